@@ -1,0 +1,1 @@
+//! A network link as a pure function.
