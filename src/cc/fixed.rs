@@ -1,0 +1,68 @@
+//! `fixed`: an explicit rate under an explicit window. The tutorial for authors of laws.
+//!
+//! ```text
+//! rate(t)   = R      given
+//! window(t) = W      given; R · RTT fills a path, more keeps it full while losses are repaired
+//! ```
+//!
+//! It has one state, answers no event and is right exactly where somebody has reserved R for the
+//! flow. Elsewhere it is no good citizen: it does not yield to anybody. Its use is to show what the
+//! machinery around the laws can do, since under it the machinery alone decides the result.
+//!
+//! To write a law of your own, copy this file; keep state in the struct; change it in the `on_*`
+//! methods of [`RateLaw`]; derive the plan from it. Use integers and [`crate::units`], so that a run
+//! can be replayed on any machine. `examples/custom_law.rs` goes on from here.
+
+use std::time::Instant;
+
+use super::RateLaw;
+use crate::signal::Plan;
+use crate::units::{Bytes, Rate};
+
+/// An explicit rate and window.
+#[derive(Debug, Clone)]
+pub struct Fixed {
+    rate: Rate,
+    window: Bytes,
+}
+
+impl Fixed {
+    /// Sends at `rate` (UDP payload) while less than `window` is in flight.
+    ///
+    /// The window is raised to two full datagrams where it is less (RFC 9002 §7.2), so that the flow
+    /// can always move.
+    pub fn new(rate: Rate, window: Bytes) -> Self {
+        Self { rate, window: window.max(MIN_WINDOW) }
+    }
+}
+
+impl RateLaw for Fixed {
+    fn plan(&self, _now: Instant) -> Plan {
+        Plan::new(self.rate, self.window)
+    }
+
+    fn state(&self) -> &'static str {
+        "fixed"
+    }
+}
+
+/// Two datagrams of the largest usual size: 1472 bytes fill an Ethernet frame over IPv4.
+const MIN_WINDOW: Bytes = Bytes::new(2 * 1472);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_clock::t0;
+
+    #[test]
+    fn the_plan_is_what_was_given() {
+        let law = Fixed::new(Rate::mbps(95), Bytes::mb(1));
+        assert_eq!(law.plan(t0()), Plan::new(Rate::mbps(95), Bytes::mb(1)));
+    }
+
+    #[test]
+    fn the_window_admits_two_datagrams() {
+        let law = Fixed::new(Rate::mbps(1), Bytes::ZERO);
+        assert_eq!(law.plan(t0()).window, Bytes::new(2944));
+    }
+}

@@ -1,0 +1,186 @@
+//! THE LOOP: feedback -> ledger -> law -> pacer. Read [`Control::on_feedback`] first.
+//!
+//! *What it decides:* nothing of its own; it passes words from module to module in a fixed order.
+//! *In:* [`Feedback`] of one path. *Out:* a [`Release`]. *May import:* everything above `conn`.
+
+use std::time::Instant;
+
+use crate::cc::RateLaw;
+use crate::loss::Ledger;
+use crate::pacer::Pacer;
+use crate::signal::{Feedback, Plan, Purpose, Release, Verdict, VerdictKind};
+use crate::units::{Bytes, Rate};
+
+/// One path's control: what became of its packets, the law, and the send clock.
+#[derive(Debug, Clone)]
+pub struct Control {
+    ledger: Ledger,
+    mind: Mind,
+    plan: Plan,
+    pacer: Pacer,
+    datagram: Bytes,
+}
+
+/// Who answers with plans.
+#[derive(Debug, Clone)]
+enum Mind {
+    Law(Box<dyn RateLaw>),
+    /// A foreign controller, which lives in the transport and is asked there.
+    Foreign(&'static str),
+}
+
+impl Control {
+    /// Control of a path taken up at `now` under `law`, paced within `anchor`.
+    pub fn new(now: Instant, law: Box<dyn RateLaw>, anchor: Rate, datagram: Bytes) -> Self {
+        let plan = law.plan(now);
+        Self::with_mind(now, Mind::Law(law), plan, anchor, datagram)
+    }
+
+    /// Control of a path whose plans come from outside through [`follow`](Self::follow).
+    pub fn foreign(now: Instant, name: &'static str, plan: Plan, anchor: Rate, datagram: Bytes) -> Self {
+        Self::with_mind(now, Mind::Foreign(name), plan, anchor, datagram)
+    }
+
+    fn with_mind(now: Instant, mind: Mind, plan: Plan, anchor: Rate, datagram: Bytes) -> Self {
+        let mut pacer = Pacer::new(now, anchor, datagram);
+        pacer.follow(now, &plan);
+        Self { ledger: Ledger::new(now), mind, plan, pacer, datagram }
+    }
+
+    /// The same law and send clock on a path whose packets are counted anew.
+    pub fn rebound(&self, now: Instant) -> Self {
+        Self { ledger: Ledger::new(now), ..self.clone() }
+    }
+
+    /// Takes in one event.
+    pub fn on_feedback(&mut self, feedback: &Feedback) {
+        let now = match *feedback {
+            Feedback::Sent { sent, bytes, purpose } => {
+                if let Some(departure) = self.ledger.on_sent(sent, bytes, purpose) {
+                    self.pacer.on_sent(sent, bytes);
+                    self.tell(|law| law.on_sent(&departure));
+                }
+                sent
+            }
+            Feedback::Acked { sent, bytes } => return self.ledger.on_acked(sent, bytes),
+            Feedback::AckEnd { now, in_flight } => {
+                if let Some(ack) = self.ledger.on_ack_end(now, in_flight) {
+                    self.tell(|law| law.on_ack(&ack));
+                }
+                now
+            }
+            Feedback::Lost { now, newest, bytes, persistent } => {
+                let loss = self.ledger.on_lost(now, newest, bytes, persistent);
+                if let Mind::Law(law) = &mut self.mind {
+                    law.on_loss(&loss);
+                }
+                now
+            }
+            Feedback::Marked { now, newest } => {
+                // A mark needs no classification: a queue said so.
+                let verdict = Verdict { now, kind: VerdictKind::Mark, newest, bytes: Bytes::ZERO };
+                self.tell(|law| law.on_verdict(&verdict));
+                now
+            }
+            Feedback::ProbeLost { now } => {
+                self.ledger.on_probe_lost();
+                now
+            }
+            Feedback::Mtu(datagram) => {
+                self.datagram = datagram;
+                self.pacer.on_mtu(datagram);
+                return self.tell(|law| law.on_mtu(datagram));
+            }
+        };
+        self.replan(now);
+    }
+
+    /// Whether a datagram may leave: is there room, and is it time?
+    ///
+    /// An answer other than `Now` while `wants` data waits is what the sender is limited by.
+    pub fn release(&mut self, now: Instant) -> Release {
+        self.on_deadline(now);
+        let room = self.plan.window - self.ledger.in_flight();
+        if room < self.datagram {
+            self.pacer.rest(now);
+            return Release::OnAck;
+        }
+        match self.pacer.release(now) {
+            Release::Now { bytes } => Release::Now { bytes: bytes.min(room) },
+            later => later,
+        }
+    }
+
+    /// The sender had a release and nothing to send.
+    pub fn on_app_limited(&mut self, now: Instant) {
+        self.ledger.mark_app_limited();
+        self.pacer.rest(now);
+    }
+
+    /// Takes up a foreign controller's answer.
+    pub fn follow(&mut self, now: Instant, plan: Plan) {
+        self.plan = plan;
+        self.pacer.follow(now, &plan);
+    }
+
+    /// When the law wants to be asked again though nothing happened.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.plan.until
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// The rate at which packets leave: the plan's, bounded by the anchor.
+    pub fn pacing_rate(&self) -> Rate {
+        self.pacer.rate()
+    }
+
+    /// Bytes that left ahead of the plan.
+    pub fn debt(&self) -> Bytes {
+        self.pacer.debt()
+    }
+
+    /// The path's records.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Size of the path's datagrams.
+    pub fn datagram(&self) -> Bytes {
+        self.datagram
+    }
+
+    /// Name of the law's present state.
+    pub fn state(&self) -> &'static str {
+        match &self.mind {
+            Mind::Law(law) => law.state(),
+            Mind::Foreign(name) => name,
+        }
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        if self.plan.until.is_some_and(|until| until <= now) {
+            self.tell(|law| law.on_deadline(now));
+            self.replan(now);
+        }
+    }
+
+    fn tell(&mut self, event: impl FnOnce(&mut dyn RateLaw)) {
+        if let Mind::Law(law) = &mut self.mind {
+            event(law.as_mut());
+        }
+    }
+
+    fn replan(&mut self, now: Instant) {
+        if let Mind::Law(law) = &self.mind {
+            let plan = law.plan(now);
+            if plan != self.plan {
+                self.plan = plan;
+                self.pacer.follow(now, &plan);
+            }
+        }
+    }
+}

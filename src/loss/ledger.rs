@@ -1,0 +1,472 @@
+//! The ledger: a record of each datagram from departure to its fate.
+//!
+//! `quinn-proto` names an acknowledged packet by its departure only, and a loss by the newest
+//! departure and a byte count. Departures are unique (the core spaces them by a nanosecond at least),
+//! so a departure *is* the packet's identity, and the lost set is exact: every outstanding packet
+//! sent no later than the newest lost one. [`Audit`] counts where that could not be confirmed.
+//!
+//! Delivery samples follow draft-ietf-ccwg-bbr-06 §4.1, rounds §5.5.1, round-trip times RFC 9002 §5.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::signal::{Ack, DeliverySample, Loss, Purpose, Rtt, Sent, Snapshot};
+use crate::units::Bytes;
+
+/// Send-time records and path totals of one path.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// In order of departure; a record stays until everything before it has met its fate.
+    records: VecDeque<Record>,
+    /// Sum of `Record::outstanding`.
+    outstanding: Bytes,
+    /// Bytes in flight as the transport counts them, carried forward between its reports.
+    in_flight: Bytes,
+    delivered: Bytes,
+    delivered_at: Instant,
+    first_sent: Instant,
+    lost: Bytes,
+    /// The application limits the sender until `delivered` exceeds this.
+    app_limited_until: Option<Bytes>,
+    round: u64,
+    /// A round ends with the first acknowledgement of a packet sent after this much was delivered.
+    next_round_delivered: Bytes,
+    rtt: Option<Rtt>,
+    /// Departure of the newest packet ever acknowledged.
+    newest_acked: Option<Instant>,
+    frame: AckFrame,
+    lost_packets: Vec<Snapshot>,
+    audit: Audit,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    snapshot: Snapshot,
+    /// What is still neither acknowledged nor lost; a datagram may hold several packets.
+    outstanding: Bytes,
+    purpose: Purpose,
+}
+
+/// The ACK frame that is being read.
+#[derive(Debug, Clone, Default)]
+struct AckFrame {
+    bytes: Bytes,
+    packets: u32,
+    newest: Option<Snapshot>,
+}
+
+/// How often the transport's report did not match the records. All zero on a path whose handshake is
+/// over, unless the connection migrates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Audit {
+    /// Acknowledgements of packets that are not on record (sent on an earlier path).
+    pub unknown_acks: u64,
+    /// Losses whose size differed from that of the records found.
+    pub inexact_losses: u64,
+    /// Datagrams that vanished from the transport's own count without a report: it drops the
+    /// handshake's packet number spaces, and withholds reports while it validates a path.
+    pub forgotten: u64,
+}
+
+impl Ledger {
+    /// An empty ledger for a path taken up at `now`.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            records: VecDeque::new(),
+            outstanding: Bytes::ZERO,
+            in_flight: Bytes::ZERO,
+            delivered: Bytes::ZERO,
+            delivered_at: now,
+            first_sent: now,
+            lost: Bytes::ZERO,
+            app_limited_until: None,
+            round: 0,
+            next_round_delivered: Bytes::ZERO,
+            rtt: None,
+            newest_acked: None,
+            frame: AckFrame::default(),
+            lost_packets: Vec::new(),
+            audit: Audit::default(),
+        }
+    }
+
+    /// Books a departure. `None` for a datagram of acknowledgements alone, which is not in flight.
+    pub fn on_sent(&mut self, sent: Instant, bytes: Bytes, purpose: Purpose) -> Option<Sent> {
+        if purpose == Purpose::AckOnly {
+            return None;
+        }
+        if self.in_flight.is_zero() {
+            self.first_sent = sent;
+            self.delivered_at = sent;
+        }
+        self.in_flight += bytes;
+        self.outstanding += bytes;
+        let snapshot = Snapshot {
+            sent,
+            bytes,
+            tx_in_flight: self.in_flight,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+            lost: self.lost,
+            app_limited: self.app_limited_until.is_some(),
+            round: self.round,
+        };
+        debug_assert!(self.records.back().is_none_or(|last| last.snapshot.sent < sent));
+        self.records.push_back(Record { snapshot, outstanding: bytes, purpose });
+        Some(Sent { now: sent, bytes, in_flight: self.in_flight })
+    }
+
+    /// Books one newly acknowledged packet of the ACK frame at hand.
+    pub fn on_acked(&mut self, sent: Instant, bytes: Bytes) {
+        let Ok(index) = self.records.binary_search_by_key(&sent, |record| record.snapshot.sent) else {
+            self.audit.unknown_acks += 1;
+            return;
+        };
+        let record = &mut self.records[index];
+        let bytes = bytes.min(record.outstanding);
+        record.outstanding -= bytes;
+        self.outstanding -= bytes;
+        self.delivered += bytes;
+        self.frame.bytes += bytes;
+        self.frame.packets += 1;
+        if self.frame.newest.is_none_or(|newest| newest.sent < sent) {
+            self.frame.newest = Some(record.snapshot);
+        }
+    }
+
+    /// Closes the ACK frame: what it says about the path, or `None` if it acknowledged nothing here.
+    pub fn on_ack_end(&mut self, now: Instant, in_flight: Bytes) -> Option<Ack> {
+        self.in_flight = in_flight;
+        self.reconcile();
+        let AckFrame { bytes, packets, newest } = std::mem::take(&mut self.frame);
+        let newest = newest?;
+        self.delivered_at = now;
+        self.first_sent = newest.sent;
+        let rtt = self.measure_rtt(now, newest.sent);
+        let round_start = newest.delivered >= self.next_round_delivered;
+        if round_start {
+            self.next_round_delivered = self.delivered;
+            self.round += 1;
+        }
+        if self.app_limited_until.is_some_and(|until| self.delivered > until) {
+            self.app_limited_until = None;
+        }
+        Some(Ack {
+            now,
+            bytes,
+            packets,
+            in_flight,
+            newest,
+            rtt,
+            sample: self.sample(now, &newest, rtt.min),
+            delivered: self.delivered,
+            lost: self.lost,
+            round: self.round,
+            round_start,
+        })
+    }
+
+    /// Books a loss of `bytes`, the newest of them sent at `newest`; the lost packets, oldest first.
+    ///
+    /// The set is a prefix of what is outstanding, because both of `quinn-proto`'s loss thresholds
+    /// are monotone in the packet number. Walking back from the newest until the bytes are found
+    /// keeps it right during the handshake too, when other packet number spaces are outstanding.
+    pub fn on_lost(&mut self, now: Instant, newest: Instant, bytes: Bytes, persistent: bool) -> Loss<'_> {
+        self.lost_packets.clear();
+        let mut found = Bytes::ZERO;
+        let end = self.records.partition_point(|record| record.snapshot.sent <= newest);
+        for record in self.records.range_mut(..end).rev() {
+            if found >= bytes {
+                break;
+            }
+            if record.outstanding.is_zero() || record.purpose == Purpose::MtuProbe {
+                continue;
+            }
+            found += record.outstanding;
+            self.lost_packets.push(record.snapshot);
+            record.outstanding = Bytes::ZERO;
+        }
+        self.lost_packets.reverse();
+        self.audit.inexact_losses += u64::from(found != bytes);
+        self.outstanding -= found;
+        self.in_flight -= found;
+        self.lost += found;
+        self.forget_settled();
+        Loss {
+            now,
+            packets: &self.lost_packets,
+            bytes: found,
+            in_flight: self.in_flight,
+            lost: self.lost,
+            persistent,
+        }
+    }
+
+    /// Takes the outstanding path MTU probe off the books: its loss is no sign of congestion.
+    pub fn on_probe_lost(&mut self) {
+        let probe = self
+            .records
+            .iter_mut()
+            .find(|record| record.purpose == Purpose::MtuProbe && !record.outstanding.is_zero());
+        if let Some(record) = probe {
+            let bytes = std::mem::take(&mut record.outstanding);
+            self.outstanding -= bytes;
+            self.in_flight -= bytes;
+        }
+        self.forget_settled();
+    }
+
+    /// The application has nothing to send: samples of what is in flight are lower bounds only.
+    pub fn mark_app_limited(&mut self) {
+        self.app_limited_until = Some((self.delivered + self.in_flight).max(Bytes::new(1)));
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight(&self) -> Bytes {
+        self.in_flight
+    }
+
+    /// Bytes delivered so far.
+    pub fn delivered(&self) -> Bytes {
+        self.delivered
+    }
+
+    /// Bytes declared lost so far.
+    pub fn lost(&self) -> Bytes {
+        self.lost
+    }
+
+    /// Round-trip times, once measured.
+    pub fn rtt(&self) -> Option<Rtt> {
+        self.rtt
+    }
+
+    /// How well reports and records matched.
+    pub fn audit(&self) -> Audit {
+        self.audit
+    }
+
+    fn measure_rtt(&mut self, now: Instant, sent: Instant) -> Rtt {
+        let latest = now.saturating_duration_since(sent);
+        // RFC 9002 §5.1: only an ACK that newly acknowledges the largest packet gives a sample.
+        let is_newest = self.newest_acked.is_none_or(|newest| newest < sent);
+        let rtt = match self.rtt {
+            Some(rtt) if !is_newest => rtt,
+            Some(rtt) => Rtt {
+                latest,
+                min: rtt.min.min(latest),
+                smoothed: (rtt.smoothed * 7 + latest) / 8,
+                deviation: (rtt.deviation * 3 + rtt.smoothed.abs_diff(latest)) / 4,
+            },
+            None => Rtt { latest, min: latest, smoothed: latest, deviation: latest / 2 },
+        };
+        if is_newest {
+            self.newest_acked = Some(sent);
+        }
+        self.rtt = Some(rtt);
+        rtt
+    }
+
+    /// draft-ietf-ccwg-bbr-06 §4.1.2.3: the slower of sending and acknowledging, so that compressed
+    /// ACKs do not inflate the rate; shorter than the least round trip proves nothing.
+    fn sample(&self, now: Instant, newest: &Snapshot, min_rtt: Duration) -> Option<DeliverySample> {
+        let send_elapsed = newest.sent.saturating_duration_since(newest.first_sent);
+        let ack_elapsed = now.saturating_duration_since(newest.delivered_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        if interval < min_rtt || interval.is_zero() {
+            return None;
+        }
+        let delivered = self.delivered - newest.delivered;
+        Some(DeliverySample {
+            rate: delivered / interval,
+            delivered,
+            lost: self.lost - newest.lost,
+            interval,
+            app_limited: newest.app_limited,
+        })
+    }
+
+    /// Takes off the books what the transport no longer counts, oldest first: it lets the handshake's
+    /// spaces go without a report, and those are the oldest datagrams.
+    fn reconcile(&mut self) {
+        let mut excess = self.outstanding - self.in_flight;
+        for record in &mut self.records {
+            if excess.is_zero() {
+                break;
+            }
+            if record.outstanding.is_zero() {
+                continue;
+            }
+            let gone = record.outstanding.min(excess);
+            record.outstanding -= gone;
+            self.outstanding -= gone;
+            excess -= gone;
+            self.audit.forgotten += 1;
+        }
+        self.forget_settled();
+    }
+
+    fn forget_settled(&mut self) {
+        while self.records.front().is_some_and(|record| record.outstanding.is_zero()) {
+            self.records.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_clock::{ms, t0, us};
+    use crate::units::Rate;
+
+    const PACKET: Bytes = Bytes::new(1000);
+
+    /// A ledger that has sent `n` packets, one per millisecond from `t0` on.
+    fn after_sending(n: u64) -> Ledger {
+        let mut ledger = Ledger::new(t0());
+        for i in 0..n {
+            ledger.on_sent(t0() + ms(i), PACKET, Purpose::Data);
+        }
+        ledger
+    }
+
+    #[test]
+    fn a_steady_flow_is_sampled_at_its_rate() {
+        // 20 packets of 1000 B, 1 ms apart, each acknowledged 10 ms later: 1 MB/s.
+        let mut ledger = after_sending(20);
+        let mut last = None;
+        for i in 0..20 {
+            ledger.on_acked(t0() + ms(i), PACKET);
+            last = ledger.on_ack_end(t0() + ms(i + 10), PACKET.times(19 - i));
+        }
+        let ack = last.expect("a known packet was acknowledged");
+        assert_eq!(ack.rtt.latest, ms(10));
+        assert_eq!(ack.rtt.min, ms(10));
+        assert_eq!(ack.delivered, Bytes::new(20_000));
+        // The last packet left when nothing was delivered; sent over 19 ms, acknowledged over 29 ms.
+        assert_eq!(ack.sample.expect("longer than the least RTT").rate, Bytes::new(20_000) / ms(29));
+        assert_eq!(ledger.audit(), Audit::default());
+    }
+
+    #[test]
+    fn compressed_acks_do_not_inflate_the_rate() {
+        // Sent over 9 ms, all acknowledged at the same instant: the send side bounds the rate.
+        let mut ledger = after_sending(10);
+        for i in 0..10 {
+            ledger.on_acked(t0() + ms(i), PACKET);
+        }
+        let ack = ledger.on_ack_end(t0() + ms(9) + us(100), Bytes::ZERO).expect("acknowledged");
+        let sample = ack.sample.expect("longer than the least RTT");
+        assert_eq!(sample.interval, ms(9) + us(100));
+        assert!(sample.rate < Rate::bytes_per_sec(1_111_112));
+        assert_eq!((ack.packets, ack.bytes), (10, Bytes::new(10_000)));
+    }
+
+    #[test]
+    fn rounds_count_round_trips() {
+        let mut ledger = after_sending(2);
+        ledger.on_acked(t0(), PACKET);
+        let first = ledger.on_ack_end(t0() + ms(10), PACKET).expect("acknowledged");
+        assert!(first.round_start);
+        // The second packet left before the round began: it cannot end it.
+        ledger.on_acked(t0() + ms(1), PACKET);
+        let second = ledger.on_ack_end(t0() + ms(11), Bytes::ZERO).expect("acknowledged");
+        assert!(!second.round_start);
+        ledger.on_sent(t0() + ms(12), PACKET, Purpose::Data);
+        ledger.on_acked(t0() + ms(12), PACKET);
+        let third = ledger.on_ack_end(t0() + ms(22), Bytes::ZERO).expect("acknowledged");
+        assert_eq!((third.round, third.round_start), (2, true));
+    }
+
+    #[test]
+    fn a_loss_is_every_outstanding_packet_up_to_the_newest_lost_one() {
+        let mut ledger = after_sending(6);
+        ledger.on_acked(t0() + ms(1), PACKET);
+        ledger.on_acked(t0() + ms(5), PACKET);
+        ledger.on_ack_end(t0() + ms(15), PACKET.times(4));
+        let loss = ledger.on_lost(t0() + ms(15), t0() + ms(2), PACKET.times(2), false);
+        let sent: Vec<_> = loss.packets.iter().map(|packet| packet.sent).collect();
+        assert_eq!(sent, [t0(), t0() + ms(2)]);
+        assert_eq!((loss.bytes, loss.in_flight), (PACKET.times(2), PACKET.times(2)));
+        assert_eq!(ledger.audit(), Audit::default());
+    }
+
+    #[test]
+    fn a_loss_that_does_not_add_up_is_counted() {
+        let mut ledger = after_sending(1);
+        ledger.on_lost(t0() + ms(9), t0(), Bytes::new(1500), false);
+        assert_eq!(ledger.audit().inexact_losses, 1);
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn a_lost_mtu_probe_is_no_loss() {
+        let mut ledger = after_sending(1);
+        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe);
+        assert_eq!(ledger.in_flight(), Bytes::new(2452));
+        ledger.on_probe_lost();
+        assert_eq!((ledger.in_flight(), ledger.lost()), (PACKET, Bytes::ZERO));
+    }
+
+    #[test]
+    fn acknowledgements_alone_are_not_in_flight() {
+        let mut ledger = after_sending(0);
+        assert!(ledger.on_sent(t0(), Bytes::new(40), Purpose::AckOnly).is_none());
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn a_datagram_of_two_packets_is_acknowledged_in_parts() {
+        let mut ledger = after_sending(1);
+        ledger.on_acked(t0(), Bytes::new(400));
+        ledger.on_ack_end(t0() + ms(10), Bytes::new(600));
+        ledger.on_acked(t0(), Bytes::new(600));
+        let ack = ledger.on_ack_end(t0() + ms(11), Bytes::ZERO).expect("acknowledged");
+        assert_eq!(ack.delivered, PACKET);
+        assert_eq!(ledger.audit(), Audit::default());
+    }
+
+    #[test]
+    fn discarded_handshake_packets_leave_the_books() {
+        let mut ledger = after_sending(3);
+        ledger.on_acked(t0() + ms(2), PACKET);
+        assert!(ledger.on_ack_end(t0() + ms(12), Bytes::ZERO).is_some());
+        assert_eq!((ledger.in_flight(), ledger.audit().forgotten), (Bytes::ZERO, 2));
+    }
+
+    #[test]
+    fn packets_of_another_path_are_unknown() {
+        let mut ledger = after_sending(1);
+        ledger.on_acked(t0() + us(1), PACKET);
+        assert!(ledger.on_ack_end(t0() + ms(10), PACKET).is_none());
+        assert_eq!(ledger.audit().unknown_acks, 1);
+    }
+
+    #[test]
+    fn the_app_limited_mark_lasts_until_what_was_in_flight_is_delivered() {
+        let mut ledger = after_sending(1);
+        ledger.mark_app_limited();
+        ledger.on_sent(t0() + ms(1), PACKET, Purpose::Data);
+        ledger.on_acked(t0(), PACKET);
+        ledger.on_ack_end(t0() + ms(10), PACKET);
+        ledger.on_acked(t0() + ms(1), PACKET);
+        let ack = ledger.on_ack_end(t0() + ms(11), Bytes::ZERO).expect("acknowledged");
+        assert!(ack.newest.app_limited);
+        assert!(ack.sample.expect("long enough").app_limited);
+        ledger.on_sent(t0() + ms(12), PACKET, Purpose::Data);
+        ledger.on_acked(t0() + ms(12), PACKET);
+        let ack = ledger.on_ack_end(t0() + ms(22), Bytes::ZERO).expect("acknowledged");
+        assert!(!ack.newest.app_limited);
+    }
+
+    #[test]
+    fn a_reordered_ack_gives_no_rtt_sample() {
+        let mut ledger = after_sending(2);
+        ledger.on_acked(t0() + ms(1), PACKET);
+        ledger.on_ack_end(t0() + ms(11), PACKET);
+        ledger.on_acked(t0(), PACKET);
+        let ack = ledger.on_ack_end(t0() + ms(50), Bytes::ZERO).expect("acknowledged");
+        assert_eq!((ack.rtt.latest, ack.rtt.min), (ms(10), ms(10)));
+    }
+}
