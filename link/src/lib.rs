@@ -36,6 +36,8 @@ mod oracle;
 mod path;
 mod profile;
 mod random;
+#[cfg(unix)]
+mod relay;
 mod time;
 
 pub use link::{Fate, Link, Loss, Queue, serialisation, wire_bytes};
@@ -43,4 +45,6 @@ pub use oracle::{Transfer, oracle};
 pub use path::{PathProfile, bdp};
 pub use profile::{Jitter, Order, Probability, Profile, ProfileError};
 pub use random::link_seed;
+#[cfg(unix)]
+pub use relay::{DirectionStats, Lateness, RelayError, RelayStats, UdpRelay};
 pub use time::{Span, Time};
