@@ -3,7 +3,7 @@
 //! *What it decides:* the time that a transfer takes "for a sender that paces at the bottleneck
 //! from the first instant and repairs each lost packet one RTT after it was sent". *In:* the path, the
 //! transfer and the seed. *Out:* a duration to divide others' times by. It runs the same forward
-//! [`Link`](crate::Link) with the same seed that a simulation would. *May import:* `link`, `path`, `time`.
+//! [`Link`] with the same seed that a simulation would. *May import:* `link`, `path`, `time`.
 //!
 //! It never fills the queue, always knows after one base RTT (two-way delay plus the packet's own
 //! serialisation) that a packet was lost, and never loses an acknowledgement. It sends nothing

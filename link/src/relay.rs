@@ -48,6 +48,7 @@ impl UdpRelay {
     /// Starts a relay from `listen` (port 0 picks a free one) to `server`: what clients send
     /// passes `path.forward`, what the server sends passes `path.reverse`.
     ///
+    /// The relay holds what the links hold: at most their buffers and what their delays store.
     /// Wire bytes are counted for the IP version of `server`. The seed decides which datagrams are
     /// lost and how jitter falls, by the order in which they reach the relay.
     ///

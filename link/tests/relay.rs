@@ -2,10 +2,14 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "these tests measure real time")]
 
+use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use warplink::{Jitter, Order, PathProfile, Probability, RelayError, RelayStats, UdpRelay};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use warplink::{
+    Fate, Jitter, Order, PathProfile, Probability, RelayError, RelayStats, Time, UdpRelay, wire_bytes,
+};
 use warpunits::{Bytes, Rate};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -15,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind(LOOPBACK).expect("loopback exists");
     socket.set_read_timeout(Some(PATIENCE)).expect("a valid timeout");
+    // A test's thread may pause; what the system does not grant costs nothing but luck.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 2 << 20);
     socket
 }
 
@@ -68,7 +74,7 @@ fn an_echo_takes_the_round_trip_and_comes_back_intact() {
     }
     rtts.sort();
     assert!(rtts[0] >= Duration::from_millis(20), "faster than the path: {rtts:?}");
-    assert!(rtts[rtts.len() / 2] < Duration::from_millis(35), "median far above the path: {rtts:?}");
+    assert!(rtts[rtts.len() / 2] < Duration::from_millis(60), "median far above the path: {rtts:?}");
     let stats = stats_when(&relay, |stats| stats.to_client.delivered == 9);
     assert_eq!((stats.to_server.offered, stats.to_server.delivered), (9, 9));
     assert_eq!(stats.to_server.kernel_refused + stats.to_client.kernel_refused, 0);
@@ -111,7 +117,7 @@ fn losses_are_the_links_and_are_counted() {
     let mut expected = Vec::new();
     for n in 0..200u8 {
         client.send_to(&[n], relay.local_addr()).expect("sent");
-        if let warplink::Fate::Delivered { .. } = forward.offer(warplink::Time::START, Bytes::new(67)) {
+        if let Fate::Delivered { .. } = forward.offer(Time::START, Bytes::new(67)) {
             expected.push(n);
         }
     }
@@ -185,23 +191,97 @@ fn a_fifo_path_with_jitter_keeps_the_order_of_a_train() {
 }
 
 #[test]
-fn throughput_is_the_links() {
+fn a_train_arrives_at_the_links_rate() {
     let (client, server) = (socket(), socket());
-    let relay = relay_to(&server, &path(Rate::mbps(50), Duration::from_millis(2)));
-    // 500 datagrams of 1518 wire bytes take 121.4 ms at 50 Mbit/s.
-    for _ in 0..500 {
+    let relay = relay_to(&server, &path(Rate::mbps(20), Duration::from_millis(2)));
+    let start = Instant::now();
+    for _ in 0..100 {
         client.send_to(&[7; 1452], relay.local_addr()).expect("sent");
     }
-    receive(&server);
-    let start = Instant::now();
-    for _ in 1..500 {
+    for _ in 0..100 {
         receive(&server);
     }
+    // 100 datagrams of 1518 wire bytes take 60.72 ms at 20 Mbit/s, and the path 1 ms.
     let took = start.elapsed();
-    // The first may be late by as much as the machine pauses; the rate is checked loosely.
-    assert!(took > Duration::from_millis(60), "faster than the link: {took:?}");
-    assert!(took < Duration::from_millis(1000), "far slower than the link: {took:?}");
-    assert_eq!(relay.stats().to_server.receive_drops.unwrap_or(0), 0);
+    assert!(took >= Duration::from_micros(61_720), "faster than the link: {took:?}");
+    assert!(took < Duration::from_millis(600), "far slower than the link: {took:?}");
+    if cfg!(target_os = "linux") {
+        assert_eq!(relay.stats().to_server.receive_drops, Some(0));
+    }
+}
+
+/// Sends `contents` in one call as datagrams of `segment` bytes, marked with a codepoint.
+fn send_train(from: &UdpSocket, to: SocketAddr, contents: &[u8], segment: usize, ecn: EcnCodepoint) {
+    let state = UdpSocketState::new(from.into()).expect("a UDP socket");
+    let transmit = Transmit {
+        destination: to,
+        ecn: Some(ecn),
+        contents,
+        segment_size: (contents.len() > segment).then_some(segment),
+        src_ip: None,
+    };
+    state.send(from.into(), &transmit).expect("sent");
+    from.set_nonblocking(false).expect("a socket");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_train_sent_in_one_call_is_many_packets_to_the_link() {
+    let (client, server) = (socket(), socket());
+    let path = path(Rate::MAX, Duration::from_millis(1)).with_data_loss(Probability::percent(50));
+    let relay = relay_to(&server, &path);
+    // 40 datagrams of 1000 bytes, the last of 10; each begins with its number.
+    let train: Vec<u8> = (0..39_010).map(|i| u8::try_from(i / 1000).expect("below 40")).collect();
+    send_train(&client, relay.local_addr(), &train, 1000, EcnCodepoint::Ect0);
+    let (mut forward, _) = path.links(1);
+    for (n, datagram) in train.chunks(1000).enumerate() {
+        let size = wire_bytes(Bytes::of_len(datagram.len()), false);
+        if let Fate::Delivered { .. } = forward.offer(Time::START, size) {
+            assert_eq!(receive(&server).0, datagram, "datagram {n}");
+        }
+    }
+    let stats = stats_when(&relay, |stats| stats.to_server.in_flight == 0);
+    assert_eq!(stats.to_server.offered, 40);
+}
+
+#[test]
+fn congestion_marks_pass_unchanged_both_ways() {
+    let (client, server) = (socket(), socket());
+    let relay = relay_to(&server, &path(Rate::MAX, Duration::ZERO));
+    for ecn in [EcnCodepoint::Ect0, EcnCodepoint::Ect1, EcnCodepoint::Ce] {
+        send_train(&client, relay.local_addr(), b"there", 5, ecn);
+        let there = receive_meta(&server);
+        assert_eq!(there.ecn, Some(ecn));
+        send_train(&server, there.addr, b"back", 4, ecn);
+        assert_eq!(receive_meta(&client).ecn, Some(ecn));
+    }
+    client.send_to(b"unmarked", relay.local_addr()).expect("sent");
+    assert_eq!(receive_meta(&server).ecn, None);
+}
+
+fn receive_meta(socket: &UdpSocket) -> RecvMeta {
+    let state = UdpSocketState::new(socket.into()).expect("a UDP socket");
+    socket.set_nonblocking(false).expect("a socket");
+    let (mut buffer, mut meta) = ([0; 100], [RecvMeta::default()]);
+    state.recv(socket.into(), &mut [IoSliceMut::new(&mut buffer)], &mut meta).expect("a datagram arrives");
+    meta[0]
+}
+
+#[test]
+fn ipv6_works_where_there_is_any() {
+    let ipv6 = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0));
+    let Ok(server) = UdpSocket::bind(ipv6) else {
+        return;
+    };
+    server.set_read_timeout(Some(PATIENCE)).expect("a valid timeout");
+    // The client speaks IPv4, the server IPv6.
+    let client = socket();
+    let relay = relay_to(&server, &path(Rate::mbps(100), Duration::ZERO));
+    client.send_to(b"ping", relay.local_addr()).expect("sent");
+    let (ping, from) = receive(&server);
+    assert_eq!((ping.as_slice(), from.is_ipv6()), (b"ping".as_slice(), true));
+    server.send_to(b"pong", from).expect("sent");
+    assert_eq!(receive(&client).0, b"pong");
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Worker {
         fds.extend(self.clients.by_addr.values().map(|client| PollFd::new(&client.upstream, PollFlags::IN)));
 
         let due = [&self.to_server, &self.to_client].iter().filter_map(|d| d.departures.next_due()).min();
-        let timeout = due.map(|due| timespec((due - self.clock.now()).into()));
+        let timeout = due.map(|due| timeout((due - self.clock.now()).into()));
         if poll(&mut fds, timeout.as_ref()).is_err() {
             // A signal came in, or the kernel is out of memory: look again.
             return Wake::Work { from_clients: false, from_server: Vec::new() };
@@ -225,11 +225,13 @@ impl Clients {
         }
         let any_ip: IpAddr =
             if server.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let upstream = Arc::new(Socket::bind((any_ip, 0).into()).ok()?);
-        let client = Client { upstream: Arc::clone(&upstream), local_ip: meta.dst_ip, last_active: now };
-        self.by_addr.insert(meta.addr, client);
+        let upstream = Socket::bind((any_ip, 0).into()).ok().map(Arc::new);
+        if let Some(upstream) = upstream.clone() {
+            let client = Client { upstream, local_ip: meta.dst_ip, last_active: now };
+            self.by_addr.insert(meta.addr, client);
+        }
         counters.upstream_inodes = self.by_addr.values().map(|client| client.upstream.inode()).collect();
-        Some(upstream)
+        upstream
     }
 
     /// Forgets the client that has been idle for longest. What is on its way to the server keeps
@@ -266,10 +268,13 @@ fn wake_punctually() {
     }
 }
 
-/// Saturates at what `poll` takes.
-fn timespec(duration: Duration) -> Timespec {
-    Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
+/// What `poll` is to wait at most for an event that is `duration` away.
+fn timeout(duration: Duration) -> Timespec {
+    Timespec::try_from(duration.min(LONGEST_SLEEP)).expect("an hour fits")
 }
+
+/// Some systems refuse to sleep for longer than 24 days; waking early does no harm.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 /// Each costs a socket, and `poll` looks at all of them.
 const MAX_CLIENTS: usize = 128;
