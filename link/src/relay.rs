@@ -13,9 +13,10 @@
 //! at an address of its own. One operating system thread does everything, in [`worker`].
 //!
 //! How exact it is: a datagram never leaves early; how late it leaves is measured in
-//! [`DirectionStats::lateness`]. Links see a datagram when the relay's thread reads it, some tens of
-//! microseconds after the kernel got it. What the kernel drops is counted apart from what the links
-//! drop, so that a machine out of breath cannot pass for a lossy path.
+//! [`DirectionStats::lateness`]. The links see a datagram when the relay's thread reads it, some tens
+//! of microseconds after the kernel got it, and what came in during a pause of the thread as one
+//! burst: figures from a run whose lateness reaches the buffer's depth say more about the machine
+//! than about the path. What the kernel drops is counted apart from what the links drop.
 
 mod departures;
 mod socket;

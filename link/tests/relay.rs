@@ -7,9 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
-use warplink::{
-    Fate, Jitter, Order, PathProfile, Probability, RelayError, RelayStats, Time, UdpRelay, wire_bytes,
-};
+use warplink::{Fate, Jitter, Order, PathProfile, Probability, RelayError, RelayStats, Time, UdpRelay};
 use warpunits::{Bytes, Rate};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -235,7 +233,7 @@ fn a_train_sent_in_one_call_is_many_packets_to_the_link() {
     send_train(&client, relay.local_addr(), &train, 1000, EcnCodepoint::Ect0);
     let (mut forward, _) = path.links(1);
     for (n, datagram) in train.chunks(1000).enumerate() {
-        let size = wire_bytes(Bytes::of_len(datagram.len()), false);
+        let size = warplink::wire_bytes(Bytes::of_len(datagram.len()), false);
         if let Fate::Delivered { .. } = forward.offer(Time::START, size) {
             assert_eq!(receive(&server).0, datagram, "datagram {n}");
         }

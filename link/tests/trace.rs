@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use warplink::{Fate, Jitter, Link, Loss, Order, Probability, Profile, Time};
 use warpunits::{Bytes, Rate};
 
-/// SHA-256 of [`trace`].
+/// SHA-256 of [`trace`]; `tools/trace.py` computes it independently.
 const PINNED: &str = "89a796858f033a9809f8e21edd4cda8f32bee0cadc15af1f41217a9c118f40dc";
 
 /// Three links that use every feature, at 1.2 times their rate in trains of four.
