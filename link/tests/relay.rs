@@ -283,6 +283,25 @@ fn ipv6_works_where_there_is_any() {
 }
 
 #[test]
+fn what_the_kernel_refuses_is_counted_as_such() {
+    let Ok(client) = UdpSocket::bind((std::net::Ipv6Addr::LOCALHOST, 0)) else {
+        return;
+    };
+    let server = socket();
+    let path = path(Rate::MAX, Duration::ZERO);
+    let listen = SocketAddr::new(addr(&client).ip(), 0);
+    let relay = UdpRelay::start(listen, addr(&server), &path, 1).expect("a relay on loopback");
+    // IPv6 carries a payload of up to 65,527 bytes, IPv4 of 65,507.
+    if client.send_to(&[0; 65_520], relay.local_addr()).is_err() {
+        return;
+    }
+    client.send_to(b"small", relay.local_addr()).expect("sent");
+    assert_eq!(receive(&server).0, b"small");
+    let to_server = stats_when(&relay, |stats| stats.to_server.delivered == 1).to_server;
+    assert_eq!((to_server.offered, to_server.kernel_refused), (2, 1));
+}
+
+#[test]
 fn errors_say_what_failed() {
     let path = path(Rate::MAX, Duration::ZERO);
     let taken = socket();
