@@ -81,6 +81,7 @@ pub fn bdp(rate: Rate, rtt: Duration) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Time;
 
     #[test]
     fn a_symmetric_path_splits_its_round_trip() {
@@ -104,5 +105,19 @@ mod tests {
             .with_ack_loss(Probability::percent(1));
         assert_eq!(path.forward.loss(), Probability::percent(5));
         assert_eq!(path.reverse.loss(), Probability::percent(1));
+    }
+
+    #[test]
+    fn the_two_directions_lose_different_packets() {
+        let half = Probability::percent(50);
+        let path = PathProfile::symmetric(Rate::MAX, Duration::ZERO).expect("valid");
+        let (mut forward, mut reverse) = path.with_data_loss(half).with_ack_loss(half).links(1);
+        let mut agree = 0;
+        for _ in 0..1000 {
+            let fates = [&mut forward, &mut reverse].map(|link| link.offer(Time::START, Bytes::new(100)));
+            agree += u32::from(fates[0] == fates[1]);
+        }
+        // Half of them agree by chance, give or take 16.
+        assert!(agree.abs_diff(500) < 80, "{agree} of 1000 fates agree");
     }
 }

@@ -207,5 +207,10 @@ mod tests {
         let stream = Stream::new(1, Purpose::Loss);
         assert!((0..10_000).all(|n| stream.happens(n, Probability::ONE)));
         assert!(!(0..10_000).any(|n| stream.happens(n, Probability::ZERO)));
+        // The smallest draw: all 64 bits are zero.
+        let smallest = Stream { key: 0u64.wrapping_sub(GOLDEN) };
+        assert_eq!(smallest.bits(0), 0);
+        assert!(!smallest.happens(0, Probability::ZERO));
+        assert!(smallest.happens(0, Probability::parts_per_billion(1).expect("a probability")));
     }
 }

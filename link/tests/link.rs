@@ -217,11 +217,13 @@ fn an_overflow_does_not_shift_the_draws_of_later_packets() {
 }
 
 #[test]
-fn jitter_has_the_mean_and_deviation_asked_for() {
+fn jitter_has_the_mean_and_deviation_asked_for_whatever_is_lost() {
     let (delay, sigma) = (Duration::from_millis(50), Duration::from_millis(5));
-    let varied = profile(Rate::MAX, delay, Bytes::ZERO).with_jitter(jitter(sigma, Order::Reorder));
-    let millis: Vec<f64> =
-        fates(varied, 5, 200_000).into_iter().map(|fate| at(fate).as_picos() as f64 / 1e9).collect();
+    let varied = profile(Rate::MAX, delay, Bytes::ZERO)
+        .with_jitter(jitter(sigma, Order::Reorder))
+        .with_loss(Probability::percent(30));
+    let survivors = fates(varied, 5, 300_000).into_iter().filter(|fate| !is_random_loss(fate));
+    let millis: Vec<f64> = survivors.map(|fate| at(fate).as_picos() as f64 / 1e9).collect();
     let mean = millis.iter().sum::<f64>() / millis.len() as f64;
     let sigma = (millis.iter().map(|ms| (ms - mean).powi(2)).sum::<f64>() / millis.len() as f64).sqrt();
     assert!((mean - 50.0).abs() < 0.05, "mean {mean} ms");

@@ -144,3 +144,12 @@ fn acknowledgement_loss_does_not_matter_and_jitter_does() {
     let last = arrivals.max().expect("a hundred").since_start();
     assert_eq!(oracle(&varied, &datagrams(100), 1), last);
 }
+
+#[test]
+fn the_oracle_needs_no_buffer() {
+    let lossy = path().with_data_loss(Probability::percent(20));
+    let bufferless = lossy.with_buffer(Bytes::ZERO);
+    for seed in 0..20 {
+        assert_eq!(oracle(&bufferless, &datagrams(1000), seed), oracle(&lossy, &datagrams(1000), seed));
+    }
+}
