@@ -274,8 +274,8 @@ fn sleep(until_due: Duration) -> Timespec {
 }
 
 /// Above 500 Mbit/s datagrams are due closer together than the kernel can wake a thread. Sleeping at
-/// least this long lets a few gather and leave in one call: the relay needs 40 % less CPU, and its
-/// median lateness rises by this much.
+/// least this long lets a few gather and leave in one call: the relay needs less CPU (measured: 6 to 40 %), its
+/// median lateness rises by this much, and on a busy machine p99 falls.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
 
 /// Some systems refuse to sleep for longer than 24 days; waking early does no harm.
