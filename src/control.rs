@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::cc::RateLaw;
 use crate::loss::Ledger;
 use crate::pacer::Pacer;
-use crate::signal::{Feedback, Plan, Purpose, Release, Verdict, VerdictKind};
+use crate::signal::{Feedback, Plan, Release, Verdict, VerdictKind};
 use crate::units::{Bytes, Rate};
 
 /// One path's control: what became of its packets, the law, and the send clock.
@@ -96,8 +96,6 @@ impl Control {
     }
 
     /// Whether a datagram may leave: is there room, and is it time?
-    ///
-    /// An answer other than `Now` while `wants` data waits is what the sender is limited by.
     pub fn release(&mut self, now: Instant) -> Release {
         self.on_deadline(now);
         let room = self.plan.window - self.ledger.in_flight();

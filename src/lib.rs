@@ -1,5 +1,6 @@
 //! placeholder
 pub mod cc;
+pub mod conn;
 pub mod control;
 pub mod egress;
 pub mod loss;

@@ -194,7 +194,11 @@ mod tests {
     }
 
     /// Sends for `time`, woken `late(i)` after the i-th release; every burst.
-    fn run(pacer: &mut Pacer, time: Duration, mut late: impl FnMut(u64) -> Duration) -> Vec<(Instant, Bytes)> {
+    fn run(
+        pacer: &mut Pacer,
+        time: Duration,
+        mut late: impl FnMut(u64) -> Duration,
+    ) -> Vec<(Instant, Bytes)> {
         let mut now = t0();
         let mut bursts = Vec::new();
         for i in 0.. {

@@ -1,0 +1,202 @@
+//! What a user may choose for a connection, and its translation into `quinn-proto`'s terms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::{AckFrequencyConfig, IdleTimeout, VarInt};
+
+use super::tap::{Foreign, Shared, TapFactory};
+use crate::cc::{Fixed, LawFactory, PathStart};
+use crate::units::{Bytes, Rate};
+
+/// Which congestion controller a connection uses, and how each new path gets a fresh one.
+#[derive(Clone)]
+pub struct Law(pub(super) LawKind);
+
+#[derive(Clone)]
+pub(super) enum LawKind {
+    Own(Arc<dyn LawFactory>),
+    Foreign(Foreign),
+}
+
+impl Law {
+    /// An explicit pacing rate (UDP payload) under an explicit window. No good citizen: for paths on
+    /// which that rate is reserved, and for tests.
+    pub fn fixed(rate: Rate, window: Bytes) -> Self {
+        Self::custom(move |_: PathStart| Fixed::new(rate, window))
+    }
+
+    /// A law of your own, made by `factory` for each path. Closures from
+    /// [`PathStart`] to a [`RateLaw`](crate::cc::RateLaw) will do.
+    pub fn custom(factory: impl LawFactory + 'static) -> Self {
+        Self(LawKind::Own(Arc::new(factory)))
+    }
+
+    /// `quinn-proto`'s CUBIC, its default controller, paced by us at 1.25 · window / srtt.
+    pub fn quinn_cubic() -> Self {
+        Self::foreign(Foreign::cubic())
+    }
+
+    /// `quinn-proto`'s NewReno, paced by us at 1.25 · window / srtt.
+    pub fn quinn_new_reno() -> Self {
+        Self::foreign(Foreign::new_reno())
+    }
+
+    /// `quinn-proto`'s experimental BBRv1, paced by us at the rate it asks for.
+    pub fn quinn_bbr() -> Self {
+        Self::foreign(Foreign::bbr())
+    }
+
+    /// A controller written for `quinn-proto`, forwarded verbatim. Runs with it cannot be replayed.
+    pub fn foreign(controller: Foreign) -> Self {
+        Self(LawKind::Foreign(controller))
+    }
+}
+
+/// `quinn-proto`'s CUBIC: the standard's controller until one of ours has earned its place.
+impl Default for Law {
+    fn default() -> Self {
+        Self::quinn_cubic()
+    }
+}
+
+impl std::fmt::Debug for Law {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            LawKind::Own(_) => f.write_str("Law::custom"),
+            LawKind::Foreign(foreign) => write!(f, "Law::foreign({})", foreign.name()),
+        }
+    }
+}
+
+/// Transport parameters of a connection. The defaults suit bulk transfers on any path up to
+/// 1 Gbit/s × 200 ms and bound a connection's memory.
+#[derive(Debug, Clone)]
+pub struct TransportConfig {
+    stream_receive_window: Bytes,
+    receive_window: Bytes,
+    send_window: Bytes,
+    max_concurrent_uni_streams: u32,
+    max_concurrent_bidi_streams: u32,
+    max_idle_timeout: Option<Duration>,
+    keep_alive_interval: Option<Duration>,
+    initial_mtu: u16,
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            stream_receive_window: STREAM_WINDOW,
+            receive_window: CONNECTION_WINDOW,
+            send_window: STREAM_WINDOW,
+            max_concurrent_uni_streams: 100,
+            max_concurrent_bidi_streams: 100,
+            max_idle_timeout: Some(Duration::from_secs(30)),
+            keep_alive_interval: None,
+            initial_mtu: 1200,
+        }
+    }
+}
+
+impl TransportConfig {
+    /// Most bytes that the peer may have sent on one stream ahead of the application's reads.
+    ///
+    /// Default 32 MiB: the 25 MB of 1 Gbit/s × 200 ms, and a third on top while losses are repaired.
+    /// Values above 2⁶²−1 mean 2⁶²−1.
+    pub fn stream_receive_window(&mut self, window: Bytes) -> &mut Self {
+        self.stream_receive_window = window;
+        self
+    }
+
+    /// Most bytes that the peer may have sent on all streams together ahead of the application's
+    /// reads: the bound on a connection's receive memory. Default 64 MiB, two full streams.
+    pub fn receive_window(&mut self, window: Bytes) -> &mut Self {
+        self.receive_window = window;
+        self
+    }
+
+    /// Most bytes that writes may have handed over and the peer has not acknowledged: the bound on a
+    /// connection's send memory. Default 32 MiB.
+    pub fn send_window(&mut self, window: Bytes) -> &mut Self {
+        self.send_window = window;
+        self
+    }
+
+    /// Unidirectional streams that the peer may have open at a time. Default 100.
+    pub fn max_concurrent_uni_streams(&mut self, count: u32) -> &mut Self {
+        self.max_concurrent_uni_streams = count;
+        self
+    }
+
+    /// Bidirectional streams that the peer may have open at a time. Default 100.
+    pub fn max_concurrent_bidi_streams(&mut self, count: u32) -> &mut Self {
+        self.max_concurrent_bidi_streams = count;
+        self
+    }
+
+    /// Silence after which the connection is given up; the lower of both ends' holds. Default 30 s
+    /// (RFC 9308 §3.2). `None` waits for ever.
+    pub fn max_idle_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.max_idle_timeout = timeout;
+        self
+    }
+
+    /// Sends a packet after this much silence to keep the connection alive. Default: never.
+    pub fn keep_alive_interval(&mut self, interval: Option<Duration>) -> &mut Self {
+        self.keep_alive_interval = interval;
+        self
+    }
+
+    /// Size of the first datagrams in bytes, at least 1200; larger ones are looked for up to 1452.
+    /// Raise it only where the path is known to carry it. Default 1200 (RFC 9000 §14).
+    pub fn initial_mtu(&mut self, bytes: u16) -> &mut Self {
+        self.initial_mtu = bytes.max(1200);
+        self
+    }
+
+    /// In `quinn-proto`'s terms, with the tap as its congestion controller.
+    pub(super) fn to_proto(&self, law: &Law, shared: Arc<Shared>) -> quinn_proto::TransportConfig {
+        let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
+        let idle = self.max_idle_timeout.map(|timeout| {
+            let longest = IdleTimeout::from(VarInt::MAX);
+            IdleTimeout::try_from(timeout).unwrap_or(longest)
+        });
+        let (foreign, ack_frequency) = match &law.0 {
+            LawKind::Own(_) => (None, Some(sparse_acks())),
+            LawKind::Foreign(foreign) => (Some(foreign.factory()), None),
+        };
+        let mut proto = quinn_proto::TransportConfig::default();
+        proto
+            .stream_receive_window(varint(self.stream_receive_window))
+            .receive_window(varint(self.receive_window))
+            .send_window(self.send_window.get())
+            .max_concurrent_uni_streams(self.max_concurrent_uni_streams.into())
+            .max_concurrent_bidi_streams(self.max_concurrent_bidi_streams.into())
+            .max_idle_timeout(idle)
+            .keep_alive_interval(self.keep_alive_interval)
+            .initial_mtu(self.initial_mtu)
+            .ack_frequency_config(ack_frequency)
+            .datagram_receive_buffer_size(None)
+            .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
+        proto
+    }
+}
+
+/// Asks the peer for one acknowledgement per ten packets: a rate-paced sender loses nothing by it and
+/// both ends save CPU. Not for foreign controllers, which take their growth from the ACK stream.
+///
+/// The delay stays the peer's own, capped by `quinn-proto` at the larger of 25 ms and the RTT.
+fn sparse_acks() -> AckFrequencyConfig {
+    let mut config = AckFrequencyConfig::default();
+    config.ack_eliciting_threshold(VarInt::from_u32(ACK_EVERY - 1));
+    config
+}
+
+/// Packets per acknowledgement: 3530 ACKs become 643 for 10 MB, at the same goodput.
+const ACK_EVERY: u32 = 10;
+
+/// 1 Gbit/s × 200 ms = 25 MB, and a third on top.
+const STREAM_WINDOW: Bytes = Bytes::mib(32);
+
+/// Two full streams.
+const CONNECTION_WINDOW: Bytes = Bytes::mib(64);

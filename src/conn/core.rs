@@ -1,0 +1,370 @@
+//! The core of a connection: `quinn-proto`'s state machine under our control loop, without a socket
+//! and without a clock.
+//!
+//! *What it decides:* when a datagram may leave, as [`Control`] says, and what was learned from it.
+//! *In:* events, timeouts, and `now`. *Out:* batches of datagrams.
+//!
+//! Four verbs, as in `quinn-proto`: [`handle_event`](Core::handle_event),
+//! [`handle_timeout`](Core::handle_timeout), [`poll_transmit`](Core::poll_transmit) and
+//! [`poll_timeout`](Core::poll_timeout). Call `poll_transmit` until it returns nothing after each of
+//! the first two, after `poll_timeout`'s instant, and after the application has written or read.
+//!
+//! Every datagram is polled by itself, with a departure of its own that is at least a nanosecond after
+//! the one before. That makes the departure its identity, and the ledger exact.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quinn_proto::{
+    ConnectError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming, Transmit,
+};
+
+use super::ack_debt::AckDebt;
+use super::batch::{Batch, BatchLimits};
+use super::config::{Law, LawKind, TransportConfig};
+use super::stats::{ConnectionStats, Limit, Tally};
+use super::tap::{Entry, Shared, foreign_plan};
+use crate::cc::PathStart;
+use crate::control::Control;
+use crate::loss::{RecoveryClock, Waiting};
+use crate::signal::{Feedback, PathId, Plan, Purpose, Release};
+use crate::units::{Bytes, Rate};
+
+/// How a connection is to behave.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The congestion controller.
+    pub law: Law,
+    /// Most that the connection may ever send at: the line rate of its interface.
+    pub anchor: Rate,
+    /// Windows, timeouts and limits.
+    pub transport: TransportConfig,
+}
+
+/// A connection without a socket.
+pub struct Core {
+    inner: quinn_proto::Connection,
+    tap: Arc<Shared>,
+    setup: Setup,
+    path: PathId,
+    control: Control,
+    /// The path before the present one, restored if the present one fails its validation.
+    previous: Option<(PathId, Control)>,
+    recovery: RecoveryClock,
+    ack_debt: AckDebt,
+    limit: Limit,
+    tally: Tally,
+    /// Departure of the newest datagram.
+    last_sent: Instant,
+    log: Vec<Entry>,
+    /// The datagram polled last; it stays here when it did not fit the batch.
+    datagram: Vec<u8>,
+    held: Option<Transmit>,
+}
+
+/// Starts a connection from `endpoint` to `remote`.
+pub fn connect(
+    endpoint: &mut quinn_proto::Endpoint,
+    now: Instant,
+    mut config: quinn_proto::ClientConfig,
+    setup: &Setup,
+    remote: SocketAddr,
+    server_name: &str,
+) -> Result<(ConnectionHandle, Core), ConnectError> {
+    let tap = Shared::new();
+    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
+    let (handle, inner) = endpoint.connect(now, config, remote, server_name)?;
+    Ok((handle, Core::new(inner, tap, setup.clone(), now)))
+}
+
+/// Takes up a connection that a client has begun. What must be answered on failure is left in `buf`.
+#[expect(clippy::result_large_err, reason = "the error is quinn-proto's")]
+pub fn accept(
+    endpoint: &mut quinn_proto::Endpoint,
+    now: Instant,
+    mut config: quinn_proto::ServerConfig,
+    setup: &Setup,
+    incoming: Incoming,
+    buf: &mut Vec<u8>,
+) -> Result<(ConnectionHandle, Core), quinn_proto::AcceptError> {
+    let tap = Shared::new();
+    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
+    let (handle, inner) = endpoint.accept(incoming, now, buf, Some(Arc::new(config)))?;
+    Ok((handle, Core::new(inner, tap, setup.clone(), now)))
+}
+
+impl Core {
+    fn new(inner: quinn_proto::Connection, tap: Arc<Shared>, setup: Setup, now: Instant) -> Self {
+        let control = new_control(&setup, &inner, now);
+        let mut core = Self {
+            inner,
+            tap,
+            setup,
+            path: PathId(0),
+            control,
+            previous: None,
+            recovery: RecoveryClock::new(now),
+            ack_debt: AckDebt::default(),
+            limit: Limit::Nothing,
+            tally: Tally::default(),
+            last_sent: now,
+            log: Vec::new(),
+            datagram: Vec::new(),
+            held: None,
+        };
+        core.absorb(now);
+        core
+    }
+
+    /// Takes in a datagram or an event of the endpoint.
+    pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
+        self.inner.handle_event(event);
+        self.absorb(now);
+    }
+
+    /// The instant that [`poll_timeout`](Self::poll_timeout) named has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+        self.absorb(now);
+    }
+
+    /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be
+    /// the instant at which the caller plans to send.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        limits: BatchLimits,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let mut allowance = self.permit(now);
+        let may_send = !allowance.is_zero();
+        let mut batch = Batch::new(buf, limits);
+        while batch.has_room() {
+            let transmit = match self.held.take() {
+                Some(held) => held,
+                // The burst is spent. What may leave through the shut gate does so at the next poll.
+                None if may_send && self.is_spent(allowance) && !batch.is_empty() => break,
+                None => match self.poll_datagram(now, &mut allowance) {
+                    Some(transmit) => transmit,
+                    None => break,
+                },
+            };
+            if !batch.push(&transmit, &self.datagram) {
+                self.held = Some(transmit);
+                break;
+            }
+        }
+        batch.finish()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit)
+    /// if nothing happens before.
+    #[must_use]
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        let ours = match self.limit {
+            Limit::Pacing(at) => Some(at),
+            _ => None,
+        };
+        [self.inner.poll_timeout(), ours, self.ack_due(), self.ping_due(), self.control.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Next event for the application.
+    #[must_use]
+    pub fn poll(&mut self) -> Option<Event> {
+        self.inner.poll()
+    }
+
+    /// Next event for the endpoint.
+    #[must_use]
+    pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
+        self.inner.poll_endpoint_events()
+    }
+
+    /// The state machine, for streams and for what it knows.
+    pub fn inner(&mut self) -> &mut quinn_proto::Connection {
+        &mut self.inner
+    }
+
+    /// What the connection did, and what it knows of its path.
+    pub fn stats(&self) -> ConnectionStats {
+        ConnectionStats::new(&self.control, self.limit, self.inner.stats())
+    }
+
+    /// How much may leave through the gate, and what holds the sender back if nothing may.
+    fn permit(&mut self, now: Instant) -> Bytes {
+        if matches!(self.setup.law.0, LawKind::Foreign(_)) {
+            let plan = self.foreign_plan();
+            self.control.follow(now, plan);
+        }
+        self.tap.publish(&self.control.plan(), self.control.pacing_rate());
+        let is_ping_due = self.ping_due().is_some_and(|due| due <= now);
+        let release = self.control.release(now);
+        self.limit = match release {
+            Release::Now { .. } => Limit::Nothing,
+            Release::At(at) => Limit::Pacing(at),
+            Release::OnAck => Limit::Window,
+        };
+        // A pacer that holds the sender back lets it go soon enough without a ping.
+        if is_ping_due && !matches!(release, Release::At(_)) {
+            self.ping(now);
+        }
+        match release {
+            Release::Now { bytes } => bytes,
+            Release::OnAck if is_ping_due => self.control.datagram(),
+            _ if self.ack_due().is_some_and(|due| due <= now) => {
+                self.ack_debt.on_granted(now);
+                self.control.datagram()
+            }
+            _ => Bytes::ZERO,
+        }
+    }
+
+    fn is_spent(&self, allowance: Bytes) -> bool {
+        !self.inner.is_handshaking() && allowance < self.control.datagram()
+    }
+
+    /// Polls one datagram into `self.datagram` and books its departure.
+    fn poll_datagram(&mut self, now: Instant, allowance: &mut Bytes) -> Option<Transmit> {
+        let is_open = !self.is_spent(*allowance);
+        self.tap.set_open(is_open);
+        self.datagram.clear();
+        let sent = now.max(self.last_sent + Duration::from_nanos(1));
+        let Some(transmit) = self.inner.poll_transmit(sent, 1, &mut self.datagram) else {
+            if is_open && !self.inner.is_handshaking() {
+                self.limit = Limit::Application;
+                self.control.on_app_limited(now);
+            }
+            return None;
+        };
+        self.last_sent = sent;
+        let is_on_path = self.read_log(now);
+        let before = std::mem::replace(&mut self.tally, Tally::read(&self.inner));
+        let purpose = self.tally.purpose_since(&before, is_on_path);
+        if self.tally.acknowledged_since(&before) {
+            self.ack_debt.on_acknowledged(self.tally.received());
+        }
+        let bytes = Bytes::of_len(transmit.size);
+        if purpose == Purpose::Data {
+            *allowance -= bytes;
+            if !self.tally.has_pinged_since(&before) {
+                self.recovery.on_sent(sent);
+            }
+        }
+        self.control.on_feedback(&Feedback::Sent { sent, bytes, purpose });
+        Some(transmit)
+    }
+
+    /// Reads the log after an event; what the state machine counts but does not report is looked up.
+    fn absorb(&mut self, now: Instant) {
+        self.read_log(now);
+        let before = std::mem::replace(&mut self.tally, Tally::read(&self.inner));
+        if self.tally.lost_probe_since(&before) {
+            self.control.on_feedback(&Feedback::ProbeLost { now });
+        }
+        self.ack_debt.on_received(now, self.tally.received());
+    }
+
+    /// Passes the log on to the paths it concerns; whether it told of a departure on the present one.
+    fn read_log(&mut self, now: Instant) -> bool {
+        let mut log = std::mem::take(&mut self.log);
+        self.tap.drain(&mut log);
+        let mut has_departed = false;
+        for entry in &log {
+            match *entry {
+                Entry::PathOpened { path, from } => self.open_path(now, path, from),
+                Entry::Polled { path } => {
+                    self.restore_path(path);
+                    has_departed = true;
+                }
+                Entry::Feedback { path, feedback } => {
+                    self.restore_path(path);
+                    if matches!(feedback, Feedback::AckEnd { .. }) {
+                        self.recovery.on_ack(now);
+                    }
+                    if path == self.path {
+                        self.control.on_feedback(&feedback);
+                    }
+                }
+            }
+        }
+        self.log = log;
+        has_departed
+    }
+
+    /// The connection moves to another path. A rebinding within one address keeps the law, as the
+    /// state machine keeps its controller; any other move starts afresh.
+    fn open_path(&mut self, now: Instant, path: PathId, from: Option<PathId>) {
+        if path == self.path {
+            return;
+        }
+        let control = match from {
+            Some(from) if from == self.path => self.control.rebound(now),
+            _ => new_control(&self.setup, &self.inner, now),
+        };
+        let old = std::mem::replace(&mut self.control, control);
+        self.previous = Some((self.path, old));
+        self.path = path;
+    }
+
+    /// The state machine returned to the path before when the new one failed its validation.
+    fn restore_path(&mut self, path: PathId) {
+        if let Some((_, control)) = self.previous.take_if(|(previous, _)| *previous == path) {
+            self.control = control;
+            self.path = path;
+        }
+    }
+
+    /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
+    fn ack_due(&self) -> Option<Instant> {
+        let is_late = |due: &Instant| match self.limit {
+            Limit::Pacing(at) => at > *due,
+            Limit::Window => true,
+            Limit::Application | Limit::Nothing => false,
+        };
+        let beyond = self.control.ledger().in_flight() - self.control.plan().window;
+        self.ack_debt.due(self.control.datagram(), self.control.debt(), beyond).filter(is_late)
+    }
+
+    /// When the path is to be asked for a sign of life.
+    fn ping_due(&self) -> Option<Instant> {
+        let waiting = match self.limit {
+            Limit::Application => Waiting::Tail,
+            Limit::Window => Waiting::Blocked,
+            Limit::Pacing(_) | Limit::Nothing => return None,
+        };
+        let is_alive = !self.inner.is_handshaking() && !self.inner.is_closed();
+        let rtt = self
+            .control
+            .ledger()
+            .rtt()
+            .filter(|_| is_alive && !self.control.ledger().in_flight().is_zero())?;
+        Some(self.recovery.deadline(&rtt, waiting))
+    }
+
+    fn ping(&mut self, now: Instant) {
+        self.inner.ping();
+        // Booked at once, so that a ping that cannot leave is not asked for again and again.
+        self.recovery.on_ping(now);
+    }
+
+    fn foreign_plan(&self) -> Plan {
+        let srtt = self.control.ledger().rtt().map_or_else(|| self.inner.rtt(), |rtt| rtt.smoothed);
+        foreign_plan(&self.inner, srtt)
+    }
+}
+
+fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> Control {
+    let datagram = Bytes::new(inner.current_mtu().into());
+    match &setup.law.0 {
+        LawKind::Own(factory) => {
+            Control::new(now, factory.build(PathStart::new(now, datagram)), setup.anchor, datagram)
+        }
+        LawKind::Foreign(foreign) => {
+            Control::foreign(now, foreign.name(), foreign_plan(inner, inner.rtt()), setup.anchor, datagram)
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a connection did: the public [`ConnectionStats`], and the counters from which the core reads
+//! what the state machine does not report.
+
+use std::time::Instant;
+
+use quinn_proto::FrameStats;
+
+use crate::control::Control;
+use crate::loss::Audit;
+use crate::signal::{Purpose, Rtt};
+use crate::units::{Bytes, Rate};
+
+/// What holds the sender back at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Nothing: it has not tried to send since something happened.
+    Nothing,
+    /// The pacer, until then.
+    Pacing(Instant),
+    /// The window is full.
+    Window,
+    /// The application has nothing to send, or flow control holds it back.
+    Application,
+}
+
+/// A connection's statistics.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConnectionStats {
+    /// The present path.
+    pub path: PathStats,
+    /// The state machine's own counters. Its `path.cwnd` is the gate, not a window; see
+    /// [`PathStats::window`].
+    pub proto: quinn_proto::ConnectionStats,
+}
+
+/// What is known of the present path.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PathStats {
+    /// Round-trip times, once measured.
+    pub rtt: Option<Rtt>,
+    /// Rate at which packets leave: the law's, bounded by the anchor. Counts UDP payload.
+    pub pacing_rate: Rate,
+    /// Bound on bytes in flight.
+    pub window: Bytes,
+    /// Bytes in flight.
+    pub in_flight: Bytes,
+    /// Bytes acknowledged.
+    pub delivered: Bytes,
+    /// Bytes declared lost.
+    pub lost: Bytes,
+    /// Size of a full datagram.
+    pub datagram: Bytes,
+    /// What holds the sender back.
+    pub limit: Limit,
+    /// The law's present state.
+    pub state: &'static str,
+    /// How well the state machine's reports matched our records.
+    pub audit: Audit,
+}
+
+impl ConnectionStats {
+    pub(super) fn new(control: &Control, limit: Limit, proto: quinn_proto::ConnectionStats) -> Self {
+        let ledger = control.ledger();
+        let path = PathStats {
+            rtt: ledger.rtt(),
+            pacing_rate: control.pacing_rate(),
+            window: control.plan().window,
+            in_flight: ledger.in_flight(),
+            delivered: ledger.delivered(),
+            lost: ledger.lost(),
+            datagram: control.datagram(),
+            limit,
+            state: control.state(),
+            audit: ledger.audit(),
+        };
+        Self { path, proto }
+    }
+}
+
+/// The state machine's counters that tell what a datagram was.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally {
+    eliciting_sent: u64,
+    pings_sent: u64,
+    acks_sent: u64,
+    challenges_sent: u64,
+    probes_sent: u64,
+    probes_lost: u64,
+    eliciting_received: u64,
+}
+
+impl Tally {
+    pub fn read(connection: &quinn_proto::Connection) -> Self {
+        let stats = connection.stats();
+        Self {
+            eliciting_sent: ack_eliciting(&stats.frame_tx),
+            pings_sent: stats.frame_tx.ping,
+            acks_sent: stats.frame_tx.acks,
+            challenges_sent: stats.frame_tx.path_challenge,
+            probes_sent: stats.path.sent_plpmtud_probes,
+            probes_lost: stats.path.lost_plpmtud_probes,
+            eliciting_received: ack_eliciting(&stats.frame_rx),
+        }
+    }
+
+    /// Ack-eliciting frames received so far.
+    pub fn received(&self) -> u64 {
+        self.eliciting_received
+    }
+
+    /// What the datagram polled since `before` was for.
+    ///
+    /// A challenge to the path before the present one is the only ack-eliciting datagram that the
+    /// state machine does not track.
+    pub fn purpose_since(&self, before: &Self, is_on_path: bool) -> Purpose {
+        if self.probes_sent > before.probes_sent {
+            Purpose::MtuProbe
+        } else if self.eliciting_sent == before.eliciting_sent
+            || (!is_on_path && self.challenges_sent > before.challenges_sent)
+        {
+            Purpose::AckOnly
+        } else {
+            Purpose::Data
+        }
+    }
+
+    /// Whether a ping has left since `before`.
+    pub fn has_pinged_since(&self, before: &Self) -> bool {
+        self.pings_sent > before.pings_sent
+    }
+
+    /// Whether acknowledgements have left since `before`.
+    pub fn acknowledged_since(&self, before: &Self) -> bool {
+        self.acks_sent > before.acks_sent
+    }
+
+    /// Whether a path MTU probe was declared lost since `before`.
+    pub fn lost_probe_since(&self, before: &Self) -> bool {
+        self.probes_lost > before.probes_lost
+    }
+}
+
+/// Frames other than ACK and CONNECTION_CLOSE elicit an acknowledgement (RFC 9002 §2).
+fn ack_eliciting(frames: &FrameStats) -> u64 {
+    frames.ack_frequency
+        + frames.crypto
+        + frames.data_blocked
+        + frames.datagram
+        + u64::from(frames.handshake_done)
+        + frames.immediate_ack
+        + frames.max_data
+        + frames.max_stream_data
+        + frames.max_streams_bidi
+        + frames.max_streams_uni
+        + frames.new_connection_id
+        + frames.new_token
+        + frames.path_challenge
+        + frames.path_response
+        + frames.ping
+        + frames.reset_stream
+        + frames.retire_connection_id
+        + frames.stream_data_blocked
+        + frames.streams_blocked_bidi
+        + frames.streams_blocked_uni
+        + frames.stop_sending
+        + frames.stream
+}

@@ -1,0 +1,251 @@
+//! The tap: what `quinn-proto` takes for a congestion controller.
+//!
+//! *What it decides:* nothing. It is the **gate** through which [`Core`](super::core::Core) lets
+//! datagrams out, and the **event log** from which the core learns what became of them.
+//!
+//! In driver mode `window()` has two answers. Open (2³²) lets `poll_transmit` build a datagram
+//! whenever asked, and is large enough that `quinn-proto`'s own token bucket stands aside (it does so
+//! above `u32::MAX`). Shut (1) lets only loss probes out, and pure acknowledgements when nothing else
+//! is queued. A value between would wake that second pacer.
+//!
+//! A foreign controller (quinn's own, or a third party's) lives inside the tap and sees every call
+//! verbatim, since it needs `quinn-proto`'s round-trip estimator; its answer is read back through
+//! `metrics()`. Foreign controllers may seed themselves and use the platform's floating point, so
+//! runs with them cannot be replayed.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{
+    BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
+};
+
+use crate::signal::{Feedback, PathId, Plan};
+use crate::units::{Bytes, Gain, Rate};
+
+/// One line of the event log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// The connection took up a path; `from` names the path whose controller was cloned for it.
+    PathOpened { path: PathId, from: Option<PathId> },
+    /// The datagram being polled carries data of this path.
+    Polled { path: PathId },
+    /// Something became of earlier packets.
+    Feedback { path: PathId, feedback: Feedback },
+}
+
+/// What tap and core share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    is_open: AtomicBool,
+    log: Mutex<Vec<Entry>>,
+    paths: AtomicU64,
+    /// The plan in force, for `metrics()`: window in bytes and rate in bits per second.
+    plan_window: AtomicU64,
+    plan_rate_bps: AtomicU64,
+}
+
+impl Shared {
+    /// An open gate and an empty log.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            is_open: AtomicBool::new(true),
+            log: Mutex::default(),
+            paths: AtomicU64::new(0),
+            plan_window: AtomicU64::new(0),
+            plan_rate_bps: AtomicU64::new(0),
+        })
+    }
+
+    /// Opens or shuts the gate for the next poll.
+    pub fn set_open(&self, is_open: bool) {
+        self.is_open.store(is_open, Ordering::Relaxed);
+    }
+
+    /// Publishes the plan in force.
+    pub fn publish(&self, plan: &Plan, pacing_rate: Rate) {
+        self.plan_window.store(plan.window.get(), Ordering::Relaxed);
+        self.plan_rate_bps.store(pacing_rate.as_bits_per_sec(), Ordering::Relaxed);
+    }
+
+    /// Swaps the log's lines for the cleared `into`.
+    pub fn drain(&self, into: &mut Vec<Entry>) {
+        into.clear();
+        std::mem::swap(&mut *self.lock(), into);
+    }
+
+    fn push(&self, entry: Entry) {
+        self.lock().push(entry);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_path(&self) -> PathId {
+        PathId(self.paths.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+type Factory = Arc<dyn ControllerFactory + Send + Sync>;
+
+/// A congestion controller written for `quinn-proto`.
+#[derive(Clone)]
+pub struct Foreign {
+    name: &'static str,
+    factory: Factory,
+}
+
+impl Foreign {
+    /// The controllers that `factory` builds, under a name for traces.
+    pub fn new(name: &'static str, factory: Arc<dyn ControllerFactory + Send + Sync>) -> Self {
+        Self { name, factory }
+    }
+
+    /// `quinn-proto`'s CUBIC with its default configuration.
+    pub fn cubic() -> Self {
+        Self::new("quinn-cubic", Arc::new(CubicConfig::default()))
+    }
+
+    /// `quinn-proto`'s NewReno with its default configuration.
+    pub fn new_reno() -> Self {
+        Self::new("quinn-newreno", Arc::new(NewRenoConfig::default()))
+    }
+
+    /// `quinn-proto`'s BBR with its default configuration.
+    pub fn bbr() -> Self {
+        Self::new("quinn-bbr", Arc::new(BbrConfig::default()))
+    }
+
+    /// Its name in traces.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn factory(&self) -> Factory {
+        self.factory.clone()
+    }
+}
+
+/// The answer of the foreign controller inside `connection`'s tap: its window, and its pacing rate
+/// or, where it has none, 1.25 · window / srtt (RFC 9002 §7.7).
+pub(super) fn foreign_plan(connection: &quinn_proto::Connection, srtt: Duration) -> Plan {
+    let metrics = connection.congestion_state().metrics();
+    let window = Bytes::new(metrics.congestion_window);
+    let rate = match metrics.pacing_rate {
+        Some(bps) if bps > 0 => Rate::bits_per_sec(bps),
+        _ => (window / srtt) * PACING_GAIN,
+    };
+    Plan::new(rate, window)
+}
+
+/// Makes the taps of one connection: one per path.
+pub(super) struct TapFactory {
+    pub shared: Arc<Shared>,
+    pub foreign: Option<Factory>,
+}
+
+impl ControllerFactory for TapFactory {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let path = self.shared.next_path();
+        self.shared.push(Entry::PathOpened { path, from: None });
+        let foreign = self.foreign.clone().map(|factory| factory.build(now, current_mtu));
+        Box::new(Tap { path, shared: self.shared.clone(), foreign })
+    }
+}
+
+/// One path's tap.
+struct Tap {
+    path: PathId,
+    shared: Arc<Shared>,
+    foreign: Option<Box<dyn Controller>>,
+}
+
+impl Tap {
+    fn log(&self, feedback: Feedback) {
+        self.shared.push(Entry::Feedback { path: self.path, feedback });
+    }
+}
+
+impl Controller for Tap {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        self.shared.push(Entry::Polled { path: self.path });
+        if let Some(foreign) = &mut self.foreign {
+            foreign.on_sent(now, bytes, last_packet_number);
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        self.log(Feedback::Acked { sent, bytes: Bytes::new(bytes) });
+        if let Some(foreign) = &mut self.foreign {
+            foreign.on_ack(now, sent, bytes, app_limited, rtt);
+        }
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest: Option<u64>) {
+        self.log(Feedback::AckEnd { now, in_flight: Bytes::new(in_flight) });
+        if let Some(foreign) = &mut self.foreign {
+            foreign.on_end_acks(now, in_flight, app_limited, largest);
+        }
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost_bytes: u64) {
+        self.log(match lost_bytes {
+            0 => Feedback::Marked { now, newest: sent },
+            bytes => Feedback::Lost { now, newest: sent, bytes: Bytes::new(bytes), persistent },
+        });
+        if let Some(foreign) = &mut self.foreign {
+            foreign.on_congestion_event(now, sent, persistent, lost_bytes);
+        }
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.log(Feedback::Mtu(Bytes::new(new_mtu.into())));
+        if let Some(foreign) = &mut self.foreign {
+            foreign.on_mtu_update(new_mtu);
+        }
+    }
+
+    fn window(&self) -> u64 {
+        if self.shared.is_open.load(Ordering::Relaxed) { OPEN } else { SHUT }
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        if let Some(foreign) = &self.foreign {
+            return foreign.metrics();
+        }
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.shared.plan_window.load(Ordering::Relaxed);
+        metrics.pacing_rate = Some(self.shared.plan_rate_bps.load(Ordering::Relaxed));
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        let path = self.shared.next_path();
+        self.shared.push(Entry::PathOpened { path, from: Some(self.path) });
+        let foreign = self.foreign.as_ref().map(|foreign| foreign.clone_box());
+        Box::new(Self { path, shared: self.shared.clone(), foreign })
+    }
+
+    fn initial_window(&self) -> u64 {
+        OPEN
+    }
+
+    fn into_any(mut self: Box<Self>) -> Box<dyn Any> {
+        match self.foreign.take() {
+            Some(foreign) => foreign.into_any(),
+            None => self,
+        }
+    }
+}
+
+/// Any number of datagrams may be polled.
+const OPEN: u64 = 1 << 32;
+/// Only loss probes and pure acknowledgements leave.
+const SHUT: u64 = 1;
+
+/// RFC 9002 §7.7: pace at N · window / srtt, N = 1.25.
+const PACING_GAIN: Gain = Gain::ratio(5, 4);
