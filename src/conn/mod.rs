@@ -1,13 +1,36 @@
-//! Connections: the state machine, its seam to our control, and the tokio side.
+//! Connections: `quinn-proto`'s state machine, its seam to our control, and the tokio side.
+//!
+//! ```text
+//! endpoint, connection, streams   what applications hold
+//! shard                           the driver: one socket, one task
+//! core                            one connection without a socket and without a clock
+//! tap                             the seam: what quinn-proto takes for a congestion controller
+//! ```
+//! *May import:* everything else in the library. `clock` is the only caller of the clock.
 
 mod ack_debt;
+mod alarm;
 mod batch;
+mod cid;
+mod clock;
 mod config;
+mod connection;
 pub mod core;
+mod endpoint;
+mod error;
+mod shard;
+mod socket;
 mod stats;
+mod streams;
 mod tap;
 
 pub use batch::BatchLimits;
 pub use config::{Law, TransportConfig};
+pub use connection::{Connecting, Connection};
+pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};
+pub use error::{
+    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
+};
 pub use stats::{ConnectionStats, Limit, PathStats};
+pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;

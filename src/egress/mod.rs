@@ -8,7 +8,7 @@
 //! again. The per-flow fair queueing discipline takes this place later.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::units::{Bytes, Rate};
 
@@ -46,6 +46,12 @@ impl Egress {
     /// The aggregate line rate.
     pub fn anchor(&self) -> Rate {
         self.anchor
+    }
+
+    /// The longest batch that may be handed over at once, so that no flow waits long for its turn:
+    /// 250 us of the line, at least one datagram and at most a UDP GSO batch.
+    pub fn longest_batch(&self) -> Bytes {
+        (self.anchor * LONGEST_TURN).clamp(SMALLEST_BATCH, LARGEST_BATCH)
     }
 
     /// `flow` has, or may have, something to send. Joins the line once however often it is said.
@@ -87,6 +93,15 @@ impl Egress {
         self.free_at = start.checked_add(bytes / self.anchor);
     }
 }
+
+/// As long as a pacer's burst.
+const LONGEST_TURN: Duration = Duration::from_micros(250);
+
+/// One datagram of any usual size.
+const SMALLEST_BATCH: Bytes = Bytes::new(1500);
+
+/// The largest UDP payload over IPv4.
+const LARGEST_BATCH: Bytes = Bytes::new(65_507);
 
 #[cfg(test)]
 mod tests {
