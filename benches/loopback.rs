@@ -1,0 +1,323 @@
+//! Loopback bulk beside stock `quinn`: one stream, alternating pairs, median ratios of wall time and
+//! CPU seconds.
+//!
+//! `cargo bench --bench loopback [-- --bytes 1000000000 --pairs 9 --json FILE]`
+//!
+//! Both stacks use the same crypto (ring, the first cipher suite that both ends offer), 1452-byte
+//! datagrams, the same flow-control windows and socket buffers, one thread with a current-thread
+//! runtime per end, and the same writing and reading code path: 1 MB chunks in, unordered chunks out.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use warprate::units::{Bytes as Size, Rate};
+use warprate::{Endpoint, EndpointConfig, Law, TransportConfig, VarInt};
+
+const SOCKET_BUFFER: usize = 2 << 20;
+const STREAM_WINDOW: u32 = 32 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+const MTU: u16 = 1452;
+
+/// Who transfers.
+#[derive(Clone, Copy, PartialEq)]
+enum Stack {
+    Quinn,
+    /// Our driver under quinn's CUBIC, its default.
+    Ours,
+    /// Our driver under `fixed` at the anchor.
+    OursFixed,
+}
+
+#[derive(Clone, Copy)]
+struct Cost {
+    wall: Duration,
+    cpu: Duration,
+}
+
+struct Certificate {
+    chain: CertificateDer<'static>,
+    key: Vec<u8>,
+}
+
+impl Certificate {
+    fn new() -> Self {
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a name is valid");
+        Self { chain: certified.cert.der().clone(), key: certified.signing_key.serialize_der() }
+    }
+
+    fn key(&self) -> PrivateKeyDer<'static> {
+        PrivatePkcs8KeyDer::from(self.key.clone()).into()
+    }
+
+    fn roots(&self) -> Arc<rustls::RootCertStore> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.chain.clone()).expect("the certificate was just made");
+        Arc::new(roots)
+    }
+}
+
+fn main() {
+    let options = Options::parse();
+    let certificate = Certificate::new();
+    println!(
+        "loopback, {} in one stream, {} alternating pairs, {MTU}-byte datagrams",
+        Size::new(options.bytes),
+        options.pairs
+    );
+    let mut rows = Vec::new();
+    for (name, ours) in [("warprate, quinn's CUBIC", Stack::Ours), ("warprate, fixed at 10 Gbit/s", Stack::OursFixed)] {
+        let pairs: Vec<(Cost, Cost)> = (0..options.pairs)
+            .map(|i| {
+                // Who goes first alternates too.
+                let order = if i % 2 == 0 { [ours, Stack::Quinn] } else { [Stack::Quinn, ours] };
+                let costs = order.map(|stack| transfer(stack, options.bytes, &certificate));
+                let pair = if i % 2 == 0 { (costs[0], costs[1]) } else { (costs[1], costs[0]) };
+                eprintln!("  {name}, pair {}: {}", i + 1, describe(pair));
+                pair
+            })
+            .collect();
+        rows.push(Row::new(name, &pairs, options.bytes));
+    }
+    println!("{:<30} {:>10} {:>10} {:>12} {:>12}", "", "wall ratio", "CPU ratio", "ours Gbit/s", "quinn Gbit/s");
+    for row in &rows {
+        println!(
+            "{:<30} {:>10.3} {:>10.3} {:>12.2} {:>12.2}",
+            row.name, row.wall_ratio, row.cpu_ratio, row.ours_gbps, row.quinn_gbps
+        );
+    }
+    if let Some(path) = options.json {
+        let json = serde_json::to_string_pretty(&rows).expect("plain data");
+        std::fs::write(&path, json).unwrap_or_else(|error| panic!("cannot write --json {path}: {error}"));
+    }
+}
+
+struct Options {
+    bytes: u64,
+    pairs: usize,
+    json: Option<String>,
+}
+
+impl Options {
+    fn parse() -> Self {
+        let mut options = Self { bytes: 1_000_000_000, pairs: 9, json: None };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
+            match arg.as_str() {
+                "--bytes" => options.bytes = value().parse().expect("--bytes takes a whole number"),
+                "--pairs" => options.pairs = value().parse().expect("--pairs takes a whole number"),
+                "--json" => options.json = Some(value()),
+                // Cargo's own.
+                "--bench" => {}
+                other => panic!("unknown option {other}; known are --bytes, --pairs and --json"),
+            }
+        }
+        options
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    name: &'static str,
+    wall_ratio: f64,
+    cpu_ratio: f64,
+    ours_gbps: f64,
+    quinn_gbps: f64,
+}
+
+impl Row {
+    fn new(name: &'static str, pairs: &[(Cost, Cost)], bytes: u64) -> Self {
+        let gbps = |wall: Duration| bytes as f64 * 8e-9 / wall.as_secs_f64();
+        Self {
+            name,
+            wall_ratio: median(pairs, |(ours, quinn)| ours.wall.as_secs_f64() / quinn.wall.as_secs_f64()),
+            cpu_ratio: median(pairs, |(ours, quinn)| ours.cpu.as_secs_f64() / quinn.cpu.as_secs_f64()),
+            ours_gbps: median(pairs, |(ours, _)| gbps(ours.wall)),
+            quinn_gbps: median(pairs, |(_, quinn)| gbps(quinn.wall)),
+        }
+    }
+}
+
+fn median(pairs: &[(Cost, Cost)], figure: impl Fn(&(Cost, Cost)) -> f64) -> f64 {
+    let mut figures: Vec<f64> = pairs.iter().map(figure).collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn describe((ours, quinn): (Cost, Cost)) -> String {
+    format!(
+        "ours {:.2} s ({:.2} s CPU), quinn {:.2} s ({:.2} s CPU)",
+        ours.wall.as_secs_f64(),
+        ours.cpu.as_secs_f64(),
+        quinn.wall.as_secs_f64(),
+        quinn.cpu.as_secs_f64()
+    )
+}
+
+/// Transfers `bytes` from a server thread to a client thread.
+fn transfer(stack: Stack, bytes: u64, certificate: &Certificate) -> Cost {
+    let (address_tx, address_rx) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            runtime().block_on(async move {
+                match stack {
+                    Stack::Quinn => quinn_server(bytes, certificate, address_tx).await,
+                    _ => our_server(stack, bytes, certificate, address_tx).await,
+                }
+            });
+        });
+        let address = address_rx.recv().expect("the server is listening");
+        let client = scope.spawn(move || {
+            runtime().block_on(async move {
+                match stack {
+                    Stack::Quinn => quinn_client(bytes, certificate, address).await,
+                    _ => our_client(bytes, certificate, address).await,
+                }
+            })
+        });
+        client.join().expect("the client does not panic")
+    })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts")
+}
+
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
+}
+
+fn meter() -> impl FnOnce() -> Cost {
+    let (wall, before) = (Instant::now(), cpu());
+    move || Cost { wall: wall.elapsed(), cpu: cpu() - before }
+}
+
+fn chunks(bytes: u64) -> impl Iterator<Item = Bytes> {
+    let chunk = Bytes::from(vec![7; 1 << 20]);
+    let mut left = bytes;
+    std::iter::from_fn(move || {
+        let take = left.min(chunk.len() as u64);
+        left -= take;
+        (take > 0).then(|| chunk.slice(..usize::try_from(take).expect("at most a megabyte")))
+    })
+}
+
+fn localhost() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address: mpsc::Sender<SocketAddr>) {
+    let mut config = warprate::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
+        .expect("the key belongs to the certificate");
+    config.transport(our_transport());
+    if stack == Stack::OursFixed {
+        config.law(Law::fixed(Rate::gbps(10), Size::mib(16)));
+    }
+    let endpoint = our_endpoint(Some(config));
+    address.send(endpoint.local_addr()).expect("the client waits");
+    let connection = endpoint.accept().await.expect("open").await.expect("a handshake");
+    let mut stream = connection.open_uni().await.expect("a stream");
+    for chunk in chunks(bytes) {
+        stream.write_chunk(chunk).await.expect("the client reads");
+    }
+    stream.finish().expect("open");
+    connection.closed().await;
+    if std::env::var_os("LOOPBACK_STATS").is_some() {
+        eprintln!("{:#?}", connection.stats());
+    }
+}
+
+async fn our_client(bytes: u64, certificate: &Certificate, server: SocketAddr) -> Cost {
+    let mut config = warprate::ClientConfig::with_root_certificates(certificate.roots()).expect("roots");
+    config.transport(our_transport());
+    let endpoint = our_endpoint(None);
+    let connection = endpoint.connect_with(&config, server, "localhost").expect("valid").await.expect("a handshake");
+    let mut stream = connection.accept_uni().await.expect("a stream");
+    let stop = meter();
+    let mut received = 0;
+    while let Some(chunk) = stream.read_chunk(usize::MAX, false).await.expect("no reset") {
+        received += chunk.bytes.len() as u64;
+    }
+    let cost = stop();
+    assert_eq!(received, bytes);
+    connection.close(VarInt::from_u32(0), b"");
+    endpoint.wait_idle().await;
+    cost
+}
+
+fn our_transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .initial_mtu(MTU)
+        .stream_receive_window(Size::new(STREAM_WINDOW.into()))
+        .receive_window(Size::new(CONNECTION_WINDOW.into()))
+        .send_window(Size::new(STREAM_WINDOW.into()));
+    transport
+}
+
+fn our_endpoint(server: Option<warprate::ServerConfig>) -> Endpoint {
+    let mut config = EndpointConfig::default();
+    config.socket_buffer(Size::of_len(SOCKET_BUFFER));
+    let socket = UdpSocket::bind(localhost()).expect("a free port");
+    Endpoint::new(config, server, socket).expect("an endpoint")
+}
+
+async fn quinn_server(bytes: u64, certificate: &Certificate, address: mpsc::Sender<SocketAddr>) {
+    let mut config = quinn::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
+        .expect("the key belongs to the certificate");
+    config.transport_config(quinn_transport());
+    let endpoint = quinn_endpoint(Some(config));
+    address.send(endpoint.local_addr().expect("bound")).expect("the client waits");
+    let connection = endpoint.accept().await.expect("open").await.expect("a handshake");
+    let mut stream = connection.open_uni().await.expect("a stream");
+    for chunk in chunks(bytes) {
+        stream.write_chunk(chunk).await.expect("the client reads");
+    }
+    stream.finish().expect("open");
+    connection.closed().await;
+}
+
+async fn quinn_client(bytes: u64, certificate: &Certificate, server: SocketAddr) -> Cost {
+    let mut config = quinn::ClientConfig::with_root_certificates(certificate.roots()).expect("roots");
+    config.transport_config(quinn_transport());
+    let endpoint = quinn_endpoint(None);
+    let connection = endpoint.connect_with(config, server, "localhost").expect("valid").await.expect("a handshake");
+    let mut stream = connection.accept_uni().await.expect("a stream");
+    let stop = meter();
+    let mut received = 0;
+    while let Some(chunk) = stream.read_chunk(usize::MAX, false).await.expect("no reset") {
+        received += chunk.bytes.len() as u64;
+    }
+    let cost = stop();
+    assert_eq!(received, bytes);
+    connection.close(VarInt::from_u32(0).into_inner().try_into().expect("small"), b"");
+    endpoint.wait_idle().await;
+    cost
+}
+
+fn quinn_transport() -> Arc<quinn::TransportConfig> {
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .initial_mtu(MTU)
+        .stream_receive_window(STREAM_WINDOW.into())
+        .receive_window(CONNECTION_WINDOW.into())
+        .send_window(STREAM_WINDOW.into());
+    Arc::new(transport)
+}
+
+fn quinn_endpoint(server: Option<quinn::ServerConfig>) -> quinn::Endpoint {
+    let socket = UdpSocket::bind(localhost()).expect("a free port");
+    let state = quinn_udp::UdpSocketState::new((&socket).into()).expect("a UDP socket");
+    // The system may grant less, to both stacks alike.
+    let _ = state.set_send_buffer_size((&socket).into(), SOCKET_BUFFER);
+    let _ = state.set_recv_buffer_size((&socket).into(), SOCKET_BUFFER);
+    quinn::Endpoint::new(quinn::EndpointConfig::default(), server, socket, Arc::new(quinn::TokioRuntime))
+        .expect("an endpoint")
+}
