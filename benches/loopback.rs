@@ -34,6 +34,17 @@ enum Stack {
     OursFixed,
 }
 
+impl Stack {
+    /// Names the threads, for profilers.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quinn => "quinn",
+            Self::Ours => "ours",
+            Self::OursFixed => "fixed",
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Cost {
     wall: Duration,
@@ -164,23 +175,26 @@ fn describe((ours, quinn): (Cost, Cost)) -> String {
 fn transfer(stack: Stack, bytes: u64, certificate: &Certificate) -> Cost {
     let (address_tx, address_rx) = mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let named = |end| std::thread::Builder::new().name(format!("{}-{end}", stack.name()));
+        let serve = move || {
             runtime().block_on(async move {
                 match stack {
                     Stack::Quinn => quinn_server(bytes, certificate, address_tx).await,
                     _ => our_server(stack, bytes, certificate, address_tx).await,
                 }
             });
-        });
+        };
+        named("send").spawn_scoped(scope, serve).expect("a thread starts");
         let address = address_rx.recv().expect("the server is listening");
-        let client = scope.spawn(move || {
+        let download = move || {
             runtime().block_on(async move {
                 match stack {
                     Stack::Quinn => quinn_client(bytes, certificate, address).await,
                     _ => our_client(bytes, certificate, address).await,
                 }
             })
-        });
+        };
+        let client = named("recv").spawn_scoped(scope, download).expect("a thread starts");
         client.join().expect("the client does not panic")
     })
 }
@@ -264,6 +278,7 @@ fn our_transport() -> TransportConfig {
 
 fn our_endpoint(server: Option<warprate::ServerConfig>) -> Endpoint {
     let mut config = EndpointConfig::default();
+    config.anchor(Rate::gbps(100));
     config.socket_buffer(Size::of_len(SOCKET_BUFFER));
     let socket = UdpSocket::bind(localhost()).expect("a free port");
     Endpoint::new(config, server, socket).expect("an endpoint")

@@ -54,7 +54,6 @@ mod imp {
                 let Poll::Ready(guard) = self.fd.poll_read_ready(cx) else { return Poll::Pending };
                 let mut expirations = [0; 8];
                 match rustix::io::read(self.fd.get_ref(), &mut expirations) {
-                    // An expiration of an earlier deadline may come first: the caller looks at the clock.
                     Ok(_) => {
                         self.set_for = None;
                         return Poll::Ready(Ok(()));

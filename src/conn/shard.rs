@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, EndpointEvent, Incoming, Transmit};
@@ -474,7 +474,11 @@ impl Future for Driver {
             let Some(wake_at) = wake_at.into_iter().chain(driver.egress_free_at).min() else {
                 return Poll::Pending;
             };
-            match driver.alarm.poll(cx, clock::now(), wake_at) {
+            let now = clock::now();
+            if wake_at.saturating_duration_since(now) < SHORTEST_SLEEP {
+                continue;
+            }
+            match driver.alarm.poll(cx, now, wake_at) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
@@ -523,6 +527,9 @@ const BATCHES_PER_TURN: usize = 16;
 
 /// Turns between two returns to the runtime, so that a busy endpoint lets other tasks run.
 const TURNS_PER_POLL: usize = 8;
+
+/// A wait that is shorter than going to sleep and waking up takes is spent looking at the socket.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 
 /// Answers to strangers that may wait to be sent.
 const MOST_RESPONSES: usize = 1024;
