@@ -58,7 +58,8 @@ struct Certificate {
 
 impl Certificate {
     fn new() -> Self {
-        let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a name is valid");
+        let certified =
+            rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a name is valid");
         Self { chain: certified.cert.der().clone(), key: certified.signing_key.serialize_der() }
     }
 
@@ -82,7 +83,9 @@ fn main() {
         options.pairs
     );
     let mut rows = Vec::new();
-    for (name, ours) in [("warprate, quinn's CUBIC", Stack::Ours), ("warprate, fixed at 10 Gbit/s", Stack::OursFixed)] {
+    for (name, ours) in
+        [("warprate, quinn's CUBIC", Stack::Ours), ("warprate, fixed at 10 Gbit/s", Stack::OursFixed)]
+    {
         let pairs: Vec<(Cost, Cost)> = (0..options.pairs)
             .map(|i| {
                 // Who goes first alternates too.
@@ -95,7 +98,10 @@ fn main() {
             .collect();
         rows.push(Row::new(name, &pairs, options.bytes));
     }
-    println!("{:<30} {:>10} {:>10} {:>12} {:>12}", "", "wall ratio", "CPU ratio", "ours Gbit/s", "quinn Gbit/s");
+    println!(
+        "{:<30} {:>10} {:>10} {:>12} {:>12}",
+        "", "wall ratio", "CPU ratio", "ours Gbit/s", "quinn Gbit/s"
+    );
     for row in &rows {
         println!(
             "{:<30} {:>10.3} {:>10.3} {:>12.2} {:>12.2}",
@@ -228,8 +234,9 @@ fn localhost() -> SocketAddr {
 }
 
 async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address: mpsc::Sender<SocketAddr>) {
-    let mut config = warprate::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
-        .expect("the key belongs to the certificate");
+    let mut config =
+        warprate::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
+            .expect("the key belongs to the certificate");
     config.transport(our_transport());
     if stack == Stack::OursFixed {
         config.law(Law::fixed(Rate::gbps(10), Size::mib(16)));
@@ -252,7 +259,8 @@ async fn our_client(bytes: u64, certificate: &Certificate, server: SocketAddr) -
     let mut config = warprate::ClientConfig::with_root_certificates(certificate.roots()).expect("roots");
     config.transport(our_transport());
     let endpoint = our_endpoint(None);
-    let connection = endpoint.connect_with(&config, server, "localhost").expect("valid").await.expect("a handshake");
+    let connection =
+        endpoint.connect_with(&config, server, "localhost").expect("valid").await.expect("a handshake");
     let mut stream = connection.accept_uni().await.expect("a stream");
     let stop = meter();
     let mut received = 0;
@@ -285,8 +293,9 @@ fn our_endpoint(server: Option<warprate::ServerConfig>) -> Endpoint {
 }
 
 async fn quinn_server(bytes: u64, certificate: &Certificate, address: mpsc::Sender<SocketAddr>) {
-    let mut config = quinn::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
-        .expect("the key belongs to the certificate");
+    let mut config =
+        quinn::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
+            .expect("the key belongs to the certificate");
     config.transport_config(quinn_transport());
     let endpoint = quinn_endpoint(Some(config));
     address.send(endpoint.local_addr().expect("bound")).expect("the client waits");
@@ -303,7 +312,8 @@ async fn quinn_client(bytes: u64, certificate: &Certificate, server: SocketAddr)
     let mut config = quinn::ClientConfig::with_root_certificates(certificate.roots()).expect("roots");
     config.transport_config(quinn_transport());
     let endpoint = quinn_endpoint(None);
-    let connection = endpoint.connect_with(config, server, "localhost").expect("valid").await.expect("a handshake");
+    let connection =
+        endpoint.connect_with(config, server, "localhost").expect("valid").await.expect("a handshake");
     let mut stream = connection.accept_uni().await.expect("a stream");
     let stop = meter();
     let mut received = 0;
