@@ -103,6 +103,7 @@ impl Sum for Bytes {
 }
 
 /// The rate that moves these bytes in this time, rounded down; [`Rate::MAX`] when the time is zero.
+#[expect(clippy::suspicious_arithmetic_impl, reason = "nanoseconds are made seconds first")]
 impl Div<Duration> for Bytes {
     type Output = Rate;
     fn div(self, time: Duration) -> Rate {
@@ -115,6 +116,7 @@ impl Div<Duration> for Bytes {
 }
 
 /// The time these bytes take at this rate, rounded **up**; [`Duration::MAX`] at a rate of zero.
+#[expect(clippy::suspicious_arithmetic_impl, reason = "seconds are made nanoseconds first")]
 impl Div<Rate> for Bytes {
     type Output = Duration;
     fn div(self, rate: Rate) -> Duration {

@@ -41,11 +41,7 @@ fn saturate(value: u128) -> u64 {
 /// The duration of `nanos` nanoseconds, [`std::time::Duration::MAX`] when it does not fit.
 fn duration_from_nanos(nanos: u128) -> std::time::Duration {
     match u64::try_from(nanos / NANOS_PER_SEC) {
-        Ok(secs) => {
-            #[expect(clippy::cast_possible_truncation, reason = "a remainder below 10^9 fits u32")]
-            let subsec = (nanos % NANOS_PER_SEC) as u32;
-            std::time::Duration::new(secs, subsec)
-        }
+        Ok(secs) => std::time::Duration::new(secs, (nanos % NANOS_PER_SEC) as u32),
         Err(_) => std::time::Duration::MAX,
     }
 }

@@ -80,6 +80,7 @@ impl Sub for Rate {
 }
 
 /// The bytes that this rate moves in this time, rounded down.
+#[expect(clippy::suspicious_arithmetic_impl, reason = "nanoseconds are made seconds at the end")]
 impl Mul<Duration> for Rate {
     type Output = Bytes;
     fn mul(self, time: Duration) -> Bytes {
