@@ -7,6 +7,7 @@
 //! | `time`    | what is a moment, and which way does it round? |
 //! | `random`  | what is the n-th random number of this link? |
 //! | `profile` | what is a link like? |
+//! | `wire`    | when does what has left the transmitter arrive? |
 //! | `link`    | what becomes of a packet that is offered now? |
 //! | `path`    | which two links make up a path? |
 //! | `oracle`  | how fast could a transfer over this path be? |
@@ -39,12 +40,14 @@ mod random;
 #[cfg(unix)]
 mod relay;
 mod time;
+mod wire;
 
-pub use link::{Fate, Link, Loss, Queue, serialisation, wire_bytes};
+pub use link::{Fate, Link, Loss, Queue, wire_bytes};
 pub use oracle::{Transfer, oracle};
 pub use path::{PathProfile, bdp};
-pub use profile::{Jitter, Order, Probability, Profile, ProfileError};
+pub use profile::{Jitter, Order, Probability, Profile, ProfileError, serialisation};
 pub use random::link_seed;
 #[cfg(unix)]
 pub use relay::{DirectionStats, Lateness, RelayError, RelayStats, UdpRelay};
 pub use time::{Span, Time};
+pub use wire::Wire;

@@ -3,30 +3,29 @@
 //! *What it decides:* when a packet that is offered now arrives, or that it does not. *In:* the
 //! moment, the packet's size in wire bytes, and what the link remembers of earlier packets. *Out:*
 //! a [`Fate`]. It has no clock, no socket and no floating point: the same profile, seed and packets
-//! give the same fates on every machine. *May import:* units, `time`, `random`, `profile`.
+//! give the same fates on every machine. *May import:* units, `time`, `profile`, `wire`.
 //!
-//! The whole model, for packet n of size S offered at t, on a link of rate r and delay d:
+//! A link is a first-in-first-out queue and its transmitter, then a [`Wire`]. For packet n of size
+//! S, offered at t:
 //! ```text
-//! starts   = max(t, departed of the packet before)      needs room in the buffer if later than t
-//! departed = starts + ⌈S / r⌉                           picoseconds
-//! lost     = draw(loss, n) < p                          after the queue: the transmitter's time is spent
-//! at       = departed + max(0, d + draw(jitter, n)·σ)   Fifo: at least the `at` before it
+//! starts   = max(t, departed of the packet before)   needs room in the buffer if later than t
+//! departed = profile.finish(starts, S)
+//! fate     = wire.carry(n, departed)                 after the queue: the transmitter's time is spent
 //! ```
 
 use std::collections::VecDeque;
 
-use warpunits::{Bytes, Rate};
+use warpunits::Bytes;
 
-use crate::profile::{Order, Profile};
-use crate::random::{Purpose, Stream};
+use crate::profile::Profile;
 use crate::time::{Span, Time};
+use crate::wire::Wire;
 
 /// A link with its state.
 #[derive(Clone, Debug)]
 pub struct Link {
     profile: Profile,
-    loss: Stream,
-    jitter: Stream,
+    wire: Wire,
     /// Packets offered so far; numbers the random draws.
     offered: u64,
     /// The latest moment seen, so that time never runs backwards.
@@ -36,8 +35,6 @@ pub struct Link {
     /// Packets whose transmission has not begun at `now`, in order.
     waiting: VecDeque<Waiting>,
     waiting_bytes: Bytes,
-    /// The latest delivery so far.
-    last_delivery: Time,
 }
 
 /// What becomes of a packet.
@@ -83,15 +80,13 @@ impl Link {
     /// An idle link. Links of one run need different seeds: see [`link_seed`](crate::link_seed).
     pub fn new(profile: Profile, seed: u64) -> Self {
         Self {
+            wire: Wire::new(&profile, seed),
             profile,
-            loss: Stream::new(seed, Purpose::Loss),
-            jitter: Stream::new(seed, Purpose::Jitter),
             offered: 0,
             now: Time::START,
             idle_at: Time::START,
             waiting: VecDeque::new(),
             waiting_bytes: Bytes::ZERO,
-            last_delivery: Time::START,
         }
     }
 
@@ -105,10 +100,10 @@ impl Link {
         let Some(departed) = self.transmit(size) else {
             return Fate::Lost(Loss::Overflow);
         };
-        if self.loss.happens(draw, self.profile.loss()) {
-            return Fate::Lost(Loss::Random);
+        match self.wire.carry(draw, departed) {
+            Some(at) => Fate::Delivered { at, departed },
+            None => Fate::Lost(Loss::Random),
         }
-        Fate::Delivered { at: self.arrival(departed, draw), departed }
     }
 
     /// What waits at `now`, which should not lie before the latest [`offer`](Self::offer).
@@ -149,37 +144,9 @@ impl Link {
             self.waiting_bytes = filled;
             self.waiting.push_back(Waiting { starts, size });
         }
-        self.idle_at = starts + serialisation(size, self.profile.rate());
+        self.idle_at = self.profile.finish(starts, size);
         Some(self.idle_at)
     }
-
-    fn arrival(&mut self, departed: Time, draw: u64) -> Time {
-        let jitter = self.profile.jitter();
-        let delay = i128::from(Span::from(self.profile.delay()).as_picos());
-        let sigma = Span::from(jitter.sigma()).as_picos();
-        let varied = delay + self.jitter.normal(draw, sigma);
-        let at = departed + Span::from_picos(u64::try_from(varied.max(0)).unwrap_or(u64::MAX));
-        match jitter.order() {
-            Order::Reorder => at,
-            Order::Fifo => {
-                self.last_delivery = self.last_delivery.max(at);
-                self.last_delivery
-            }
-        }
-    }
-}
-
-/// The time that `size` wire bytes take at `rate`, rounded up to 1 ps; zero at [`Rate::MAX`] and
-/// for ever at a rate of zero.
-pub fn serialisation(size: Bytes, rate: Rate) -> Span {
-    if size.is_zero() || rate == Rate::MAX {
-        return Span::ZERO;
-    }
-    if rate.is_zero() {
-        return Span::MAX;
-    }
-    let picos = (u128::from(size.get()) * PICOS_PER_SEC).div_ceil(u128::from(rate.as_bytes_per_sec()));
-    Span::from_picos(u64::try_from(picos).unwrap_or(u64::MAX))
 }
 
 /// What a UDP payload weighs on an Ethernet wire: with UDP and IP headers (28 bytes, or 48 for IPv6)
@@ -192,5 +159,3 @@ const UDP_IPV4_HEADERS: Bytes = Bytes::new(8 + 20);
 const UDP_IPV6_HEADERS: Bytes = Bytes::new(8 + 40);
 /// Preamble 8, addresses and type 14, checksum 4, inter-packet gap 12.
 const ETHERNET_FRAMING: Bytes = Bytes::new(38);
-
-const PICOS_PER_SEC: u128 = 1_000_000_000_000;

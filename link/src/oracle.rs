@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use warpunits::Bytes;
 
-use crate::link::{Fate, Link, serialisation, wire_bytes};
+use crate::link::{Fate, Link, wire_bytes};
 use crate::path::PathProfile;
+use crate::profile::serialisation;
 use crate::time::{Span, Time};
 
 /// What the oracle is to move.

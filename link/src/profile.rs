@@ -2,12 +2,14 @@
 //!
 //! *What it decides:* which descriptions of a link make sense. *In:* numbers from people and
 //! files. *Out:* a [`Profile`] that the link need not doubt, or a [`ProfileError`] that names the
-//! field and says what it should be. *May import:* units.
+//! field and says what it should be. *May import:* units, `time`.
 
 use std::fmt;
 use std::time::Duration;
 
 use warpunits::{Bytes, Rate};
+
+use crate::time::{Span, Time};
 
 /// One direction of a path: a transmitter behind a queue, then a delay.
 ///
@@ -82,6 +84,12 @@ impl Profile {
     /// How the delay varies.
     pub fn jitter(&self) -> Jitter {
         self.jitter
+    }
+
+    /// When the last bit of a packet of `size` wire bytes has left whose first bit leaves at
+    /// `starts`, rounded up to 1 ps.
+    pub fn finish(&self, starts: Time, size: Bytes) -> Time {
+        starts + serialisation(size, self.rate)
     }
 }
 
@@ -214,6 +222,19 @@ impl ProfileError {
     }
 }
 
+/// The time that `size` wire bytes take at `rate`, rounded up to 1 ps; zero at [`Rate::MAX`] and
+/// for ever at a rate of zero.
+pub fn serialisation(size: Bytes, rate: Rate) -> Span {
+    if size.is_zero() || rate == Rate::MAX {
+        return Span::ZERO;
+    }
+    if rate.is_zero() {
+        return Span::MAX;
+    }
+    let picos = (u128::from(size.get()) * PICOS_PER_SEC).div_ceil(u128::from(rate.as_bytes_per_sec()));
+    Span::from_picos(u64::try_from(picos).unwrap_or(u64::MAX))
+}
+
 fn at_most_a_day(field: &'static str, time: Duration) -> Result<Duration, ProfileError> {
     if time > LONGEST_DELAY {
         return Err(ProfileError::new(field, format!("{time:?}"), "at most a day"));
@@ -223,6 +244,8 @@ fn at_most_a_day(field: &'static str, time: Duration) -> Result<Duration, Profil
 
 /// Light crosses the orbit of Neptune in less; a longer delay is a number in the wrong unit.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+const PICOS_PER_SEC: u128 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use warplink::{
-    Fate, Jitter, Link, Loss, Order, Probability, Profile, Queue, Span, Time, link_seed, serialisation,
+    Fate, Jitter, Link, Loss, Order, Probability, Profile, Queue, Span, Time, Wire, link_seed, serialisation,
     wire_bytes,
 };
 use warpunits::{Bytes, Rate};
@@ -280,4 +280,33 @@ fn lost_packets_hold_nobody_up() {
             assert_eq!(at(fifo), latest);
         }
     }
+}
+
+#[test]
+fn a_link_is_a_queue_and_a_wire() {
+    let varied = profile(Rate::mbps(100), Duration::from_millis(5), Bytes::kb(20))
+        .with_loss(Probability::percent(20))
+        .with_jitter(jitter(Duration::from_millis(3), Order::Fifo));
+    let (mut link, mut wire) = (Link::new(varied, 8), Wire::new(&varied, 8));
+    let mut overflows = 0;
+    for n in 0..10_000 {
+        // The packet's number counts those that overflow, too.
+        let fate = link.offer(micros(100 * n), FULL);
+        if fate == Fate::Lost(Loss::Overflow) {
+            overflows += 1;
+            continue;
+        }
+        let carried = wire.carry(n, link.idle_at());
+        assert_eq!(carried.is_none(), is_random_loss(&fate));
+        assert!(carried.is_none_or(|arrives| arrives == at(fate)));
+    }
+    assert!(overflows > 1_000, "{overflows} overflows");
+}
+
+#[test]
+fn a_packet_finishes_one_serialisation_after_it_starts() {
+    let profile = profile(Rate::bytes_per_sec(3), NO_DELAY, Bytes::MAX);
+    assert_eq!(profile.finish(Time::from_picos(5), Bytes::new(1)), Time::from_picos(333_333_333_339));
+    assert_eq!(profile.finish(micros(5), Bytes::ZERO), micros(5));
+    assert_eq!(profile.finish(micros(5), Bytes::MAX), Time::NEVER);
 }
