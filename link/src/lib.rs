@@ -46,7 +46,7 @@ pub use link::{Fate, Link, Loss, Queue, wire_bytes};
 pub use oracle::{Transfer, oracle};
 pub use path::{PathProfile, bdp};
 pub use profile::{Jitter, Order, Probability, Profile, ProfileError, serialisation};
-pub use random::link_seed;
+pub use random::{RandomStream, link_seed};
 #[cfg(unix)]
 pub use relay::{DirectionStats, Lateness, RelayError, RelayStats, UdpRelay};
 pub use time::{Span, Time};

@@ -1,7 +1,8 @@
 //! Seeded random numbers that are the same on every machine.
 //!
 //! *What it decides:* nothing; it answers "what is the n-th draw of this stream?". *In:* a seed, a
-//! purpose, a counter. *Out:* 64 bits, a yes or no with a given probability, or a normal deviate.
+//! purpose, a counter. *Out:* 64 bits, a number below a bound, a yes or no with a given probability, or a
+//! normal deviate, all in integers.
 //! *May import:* the quantile table.
 //!
 //! Draws are a function of (seed, purpose, counter) and there is no hidden state. So asking for
@@ -15,46 +16,60 @@
 use crate::normal_table::QUANTILES;
 use crate::profile::Probability;
 
-/// The seed of the `index`-th of several links that share one run's seed.
+/// The seed of the `index`-th of several links or hosts that share one run's seed.
 ///
-/// Links that are given the same seed draw the same losses; give each its own.
+/// Links that are given the same seed draw the same losses; give each its own. Where links and hosts
+/// are numbered separately, give each kind a run seed of its own first:
+/// `link_seed(link_seed(run, kind), index)`.
 pub fn link_seed(run_seed: u64, index: u64) -> u64 {
     mix(mix(run_seed).wrapping_add(index.wrapping_mul(GOLDEN)))
 }
 
-/// What a stream's numbers are for; each purpose has its own numbers.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    Loss = 1,
-    Jitter = 2,
-}
-
-/// One stream of draws, read by counter.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream {
+/// One stream of draws, read by counter: for links, and for hosts that need chance.
+///
+/// ```
+/// use warplink::{Probability, RandomStream, link_seed};
+///
+/// const THINK_TIMES: u64 = 1;
+/// // Host 3 of a run has a seed of its own, so that adding host 4 changes nothing for it.
+/// let stream = RandomStream::new(link_seed(2024, 3), THINK_TIMES);
+/// assert!(stream.below(0, 6) < 6);
+/// assert_eq!(stream.bits(17), stream.bits(17));
+/// assert!(!stream.happens(0, Probability::ZERO));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomStream {
     key: u64,
 }
 
-impl Stream {
-    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
-        Self { key: link_seed(seed, purpose as u64) }
+impl RandomStream {
+    /// The stream of the holder of `seed` for one purpose; each purpose has its own numbers.
+    ///
+    /// Two holders of the same seed draw the same numbers for the same purpose: give each link and
+    /// each host of a run its own seed ([`link_seed`]).
+    pub fn new(seed: u64, purpose: u64) -> Self {
+        Self { key: link_seed(seed, purpose) }
     }
 
     /// 64 uniform bits.
-    fn bits(self, counter: u64) -> u64 {
+    pub fn bits(self, counter: u64) -> u64 {
         mix(self.key.wrapping_add(counter.wrapping_add(1).wrapping_mul(GOLDEN)))
     }
 
-    /// Whether the event with this probability happens at this draw.
-    pub(crate) fn happens(self, counter: u64, probability: Probability) -> bool {
-        // The high word of bits * 10⁹ is uniform over 0..10⁹.
-        let billionths = (u128::from(self.bits(counter)) * u128::from(Probability::BILLION)) >> 64;
-        billionths < u128::from(probability.as_parts_per_billion())
+    /// A whole number from 0 to `n - 1`, uniform to within one part in 2⁶⁴ / n; 0 when `n` is 0.
+    pub fn below(self, counter: u64, n: u64) -> u64 {
+        // The high word of bits * n.
+        ((u128::from(self.bits(counter)) * u128::from(n)) >> 64) as u64
+    }
+
+    /// Whether an event with this probability happens.
+    pub fn happens(self, counter: u64, probability: Probability) -> bool {
+        self.below(counter, Probability::BILLION.into()) < probability.as_parts_per_billion().into()
     }
 
     /// A normal deviate with standard deviation `sigma`, in the unit of `sigma`, rounded towards
     /// zero; never further than 6.3 sigma from zero.
-    pub(crate) fn normal(self, counter: u64, sigma: u64) -> i128 {
+    pub fn normal(self, counter: u64, sigma: u64) -> i128 {
         let z = i128::from(standard_normal(self.bits(counter)));
         z * i128::from(sigma) / (1 << Z_FRACTION_BITS)
     }
@@ -107,7 +122,7 @@ mod tests {
     const SIGMA: u64 = 1_000_000_000;
 
     fn uniform(counter: u64) -> u64 {
-        Stream::new(7, Purpose::Jitter).bits(counter)
+        RandomStream::new(7, 2).bits(counter)
     }
 
     /// The upper tail of the standard normal distribution by Simpson's rule, from `z` to `z + 12`.
@@ -122,7 +137,7 @@ mod tests {
     #[test]
     fn it_is_splitmix64() {
         // The reference code's first outputs for the seed 1234567.
-        let stream = Stream { key: 1_234_567 };
+        let stream = RandomStream { key: 1_234_567 };
         let first: Vec<u64> = (0..3).map(|n| stream.bits(n)).collect();
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
@@ -161,7 +176,7 @@ mod tests {
     #[test]
     fn normal_deviates_have_the_right_moments_and_tails() {
         let n = 2_000_000u32;
-        let stream = Stream::new(7, Purpose::Jitter);
+        let stream = RandomStream::new(7, 2);
         let draws: Vec<f64> = (0..n).map(|i| stream.normal(i.into(), SIGMA) as f64 / SIGMA as f64).collect();
         let mean = draws.iter().sum::<f64>() / f64::from(n);
         let variance = draws.iter().map(|z| (z - mean).powi(2)).sum::<f64>() / f64::from(n);
@@ -187,11 +202,11 @@ mod tests {
     #[test]
     fn purposes_and_links_have_unrelated_numbers() {
         let streams = [
-            Stream::new(7, Purpose::Loss),
-            Stream::new(7, Purpose::Jitter),
-            Stream::new(8, Purpose::Loss),
-            Stream::new(link_seed(7, 0), Purpose::Loss),
-            Stream::new(link_seed(7, 1), Purpose::Loss),
+            RandomStream::new(7, 1),
+            RandomStream::new(7, 2),
+            RandomStream::new(8, 1),
+            RandomStream::new(link_seed(7, 0), 1),
+            RandomStream::new(link_seed(7, 1), 1),
         ];
         for (i, a) in streams.iter().enumerate() {
             for b in &streams[..i] {
@@ -204,13 +219,26 @@ mod tests {
 
     #[test]
     fn the_ends_of_probability_are_exact() {
-        let stream = Stream::new(1, Purpose::Loss);
+        let stream = RandomStream::new(1, 1);
         assert!((0..10_000).all(|n| stream.happens(n, Probability::ONE)));
         assert!(!(0..10_000).any(|n| stream.happens(n, Probability::ZERO)));
         // The smallest draw: all 64 bits are zero.
-        let smallest = Stream { key: 0u64.wrapping_sub(GOLDEN) };
+        let smallest = RandomStream { key: 0u64.wrapping_sub(GOLDEN) };
         assert_eq!(smallest.bits(0), 0);
         assert!(!smallest.happens(0, Probability::ZERO));
         assert!(smallest.happens(0, Probability::parts_per_billion(1).expect("a probability")));
+    }
+
+    #[test]
+    fn numbers_below_a_bound_are_uniform_and_reach_both_ends() {
+        let stream = RandomStream::new(3, 9);
+        let mut counts = [0u32; 6];
+        for counter in 0..60_000 {
+            counts[usize::try_from(stream.below(counter, 6)).expect("below 6")] += 1;
+        }
+        // A count has a standard deviation of 91.
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 410), "{counts:?}");
+        assert_eq!((stream.below(5, 0), stream.below(5, 1)), (0, 0));
+        assert!(stream.below(5, u64::MAX) <= stream.bits(5));
     }
 }

@@ -13,15 +13,15 @@
 //! ```
 
 use crate::profile::{Order, Profile};
-use crate::random::{Purpose, Stream};
+use crate::random::RandomStream;
 use crate::time::{Span, Time};
 
 /// The way after the transmitter, with its state.
 #[derive(Clone, Debug)]
 pub struct Wire {
     profile: Profile,
-    loss: Stream,
-    jitter: Stream,
+    loss: RandomStream,
+    jitter: RandomStream,
     /// The latest arrival so far.
     last_arrival: Time,
 }
@@ -31,8 +31,8 @@ impl Wire {
     pub fn new(profile: &Profile, seed: u64) -> Self {
         Self {
             profile: *profile,
-            loss: Stream::new(seed, Purpose::Loss),
-            jitter: Stream::new(seed, Purpose::Jitter),
+            loss: RandomStream::new(seed, LOSS),
+            jitter: RandomStream::new(seed, JITTER),
             last_arrival: Time::START,
         }
     }
@@ -65,3 +65,7 @@ impl Wire {
         Span::from_picos(u64::try_from(varied.max(0)).unwrap_or(u64::MAX))
     }
 }
+
+/// The purposes of a wire's random streams.
+const LOSS: u64 = 1;
+const JITTER: u64 = 2;
