@@ -1,0 +1,380 @@
+//! A QUIC host: one end of one connection, run by the library's own sans-IO core.
+//!
+//! It is the code that runs on sockets, with the event queue in the place of the driver: the same
+//! state machine, the same gate, the same control loop.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes as Data, BytesMut};
+use quinn_proto::{
+    ClientConfig, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir, Endpoint,
+    EndpointConfig, Event, ServerConfig, StreamEvent, StreamId, Transmit, VarInt,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use warplink::{Time, wire_bytes};
+use warprate::conn::core::{self, Core, Setup};
+use warprate::conn::{BatchLimits, ConnectionStats};
+use warpunits::Bytes;
+
+use super::null_crypto::{NullClient, NullServer};
+use super::{Context, Host};
+use crate::packet::{Body, Packet, RouteId};
+
+/// How packets are protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protection {
+    /// TLS handshake, no cost per packet.
+    #[default]
+    Null,
+    /// TLS 1.3 with AES-128-GCM.
+    Tls,
+}
+
+/// What the application at this end does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The server: sends this much on one stream as soon as the client is there, or without end.
+    Send(Option<Bytes>),
+    /// The client: connects and reads.
+    Receive,
+}
+
+/// One end of a connection.
+pub struct QuicHost {
+    endpoint: Endpoint,
+    connection: Option<(ConnectionHandle, Core)>,
+    role: Role,
+    setup: Setup,
+    server: Option<ServerConfig>,
+    client: Option<ClientConfig>,
+    route: RouteId,
+    origin: Instant,
+    start: Time,
+    stream: Option<StreamId>,
+    left: Option<Bytes>,
+    progress: Progress,
+    batch: Vec<u8>,
+    is_closing: bool,
+}
+
+/// What the application saw, in simulated time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// The handshake was complete.
+    pub connected: Option<Time>,
+    /// The first datagram with stream data left.
+    pub first_sent: Option<Time>,
+    /// The last byte was readable.
+    pub finished: Option<Time>,
+    /// Stream bytes read.
+    pub received: Bytes,
+    /// When stream bytes were last read.
+    pub last_received: Option<Time>,
+    /// The connection ended with an error.
+    pub has_failed: bool,
+}
+
+/// What both ends need to find each other.
+#[derive(Clone)]
+pub struct QuicOptions {
+    /// Law, anchor and transport parameters.
+    pub setup: Setup,
+    /// Packet protection.
+    pub protection: Protection,
+    /// Seeds this host's draws.
+    pub seed: u64,
+    /// Where its packets go.
+    pub route: RouteId,
+    /// The instant that stands for time zero.
+    pub origin: Instant,
+    /// When it begins.
+    pub start: Time,
+}
+
+impl QuicHost {
+    /// One end, idle until `start`.
+    pub fn new(role: Role, options: QuicOptions) -> Self {
+        let mut endpoint_config = EndpointConfig::default();
+        let mut rng_seed = [0; 32];
+        rng_seed[..8].copy_from_slice(&options.seed.to_le_bytes());
+        endpoint_config.rng_seed(Some(rng_seed));
+        let cid_seed = options.seed;
+        endpoint_config.cid_generator(move || Box::new(NumberedCids { seed: cid_seed, next: 0 }));
+        let (server, client) = match role {
+            Role::Send(_) => (Some(server_config(options.protection)), None),
+            Role::Receive => (None, Some(client_config(options.protection, options.seed))),
+        };
+        let endpoint = Endpoint::new(Arc::new(endpoint_config), server.clone().map(Arc::new), true, None);
+        let left = match role {
+            Role::Send(bytes) => Some(bytes.unwrap_or(Bytes::MAX)),
+            Role::Receive => None,
+        };
+        Self {
+            endpoint,
+            connection: None,
+            role,
+            setup: options.setup,
+            server,
+            client,
+            route: options.route,
+            origin: options.origin,
+            start: options.start,
+            stream: None,
+            left,
+            progress: Progress::default(),
+            batch: Vec::new(),
+            is_closing: false,
+        }
+    }
+
+    /// What the application saw.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// What the connection did.
+    pub fn stats(&self) -> Option<ConnectionStats> {
+        self.connection.as_ref().map(|(_, core)| core.stats())
+    }
+
+    fn instant(&self, now: Time) -> Instant {
+        self.origin + now.since_start()
+    }
+
+    fn connect(&mut self, now: Time) {
+        let config = self.client.clone().expect("a client has its configuration");
+        let instant = self.instant(now);
+        let connection =
+            core::connect(&mut self.endpoint, instant, config, &self.setup, SERVER_ADDRESS, SERVER_NAME)
+                .expect("the parameters are valid");
+        self.connection = Some(connection);
+    }
+
+    /// Lets everything happen that does not need time.
+    fn settle(&mut self, cx: &mut Context<'_>) {
+        let now = self.instant(cx.now);
+        self.forward_events(cx.now);
+        loop {
+            self.write();
+            let Some((_, core)) = &mut self.connection else { return };
+            let Some(transmit) = core.poll_transmit(now, LIMITS, &mut self.batch) else { break };
+            if self.stream.is_some() && self.progress.first_sent.is_none() {
+                let has_sent = core.stats().proto.frame_tx.stream > 0;
+                self.progress.first_sent = has_sent.then_some(cx.now);
+            }
+            launch(self.route, &transmit, &self.batch, cx);
+        }
+        self.forward_events(cx.now);
+    }
+
+    /// Passes events between connection, endpoint and application.
+    fn forward_events(&mut self, now: Time) {
+        let instant = self.instant(now);
+        let Some((handle, core)) = &mut self.connection else { return };
+        while let Some(event) = core.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(*handle, event) {
+                core.handle_event(instant, event);
+            }
+        }
+        let mut readable = None;
+        while let Some(event) = core.poll() {
+            match event {
+                Event::Connected => self.progress.connected = Some(now),
+                Event::ConnectionLost { .. } => self.progress.has_failed = self.progress.finished.is_none(),
+                Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                    readable = core.inner().streams().accept(Dir::Uni);
+                }
+                Event::Stream(StreamEvent::Readable { id }) => readable = Some(id),
+                _ => {}
+            }
+        }
+        if let Some(id) = readable {
+            self.read(now, id);
+        }
+    }
+
+    /// Hands the stream as much as it takes.
+    fn write(&mut self) {
+        let Some((_, core)) = self.connection.as_mut().filter(|_| self.progress.connected.is_some()) else {
+            return;
+        };
+        let Some(left) = &mut self.left else { return };
+        let id = *self.stream.get_or_insert_with(|| {
+            core.inner().streams().open(Dir::Uni).expect("the client allows a stream")
+        });
+        let mut stream = core.inner().send_stream(id);
+        while !left.is_zero() {
+            let chunk = CHUNK.slice(..(*left).min(Bytes::of_len(CHUNK.len())).as_len());
+            match stream.write_chunks(&mut [chunk]) {
+                Ok(written) => *left -= Bytes::of_len(written.bytes),
+                Err(_) => return,
+            }
+        }
+        let _ = stream.finish();
+        self.left = None;
+    }
+
+    fn read(&mut self, now: Time, id: StreamId) {
+        let Some((_, core)) = &mut self.connection else { return };
+        let mut stream = core.inner().recv_stream(id);
+        let Ok(mut chunks) = stream.read(false) else { return };
+        let mut is_finished = false;
+        loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => {
+                    self.progress.received += Bytes::of_len(chunk.bytes.len());
+                    self.progress.last_received = Some(now);
+                }
+                Ok(None) => {
+                    is_finished = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let _ = chunks.finalize();
+        if is_finished {
+            self.progress.finished = Some(now);
+            self.is_closing = true;
+            core.inner().close(self.origin + now.since_start(), VarInt::from_u32(0), Data::new());
+        }
+    }
+}
+
+impl Host for QuicHost {
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        if self.connection.is_none() && self.role == Role::Receive {
+            self.connect(cx.now);
+        }
+        let now = self.instant(cx.now);
+        if let Some((_, core)) = &mut self.connection {
+            core.handle_timeout(now);
+        }
+        self.settle(cx);
+    }
+
+    fn receive(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        let Body::Datagram(data) = packet.body else { return };
+        let now = self.instant(cx.now);
+        let mut response = Vec::new();
+        let data = BytesMut::from(&data[..]);
+        let peer = if self.role == Role::Receive { SERVER_ADDRESS } else { CLIENT_ADDRESS };
+        match self.endpoint.handle(now, peer, None, packet.ecn, data, &mut response) {
+            Some(DatagramEvent::ConnectionEvent(_, event)) => {
+                if let Some((_, core)) = &mut self.connection {
+                    core.handle_event(now, event);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let config = self.server.clone().expect("only servers get connections");
+                let accepted =
+                    core::accept(&mut self.endpoint, now, config, &self.setup, incoming, &mut response);
+                if self.connection.is_none() {
+                    self.connection = accepted.ok();
+                }
+            }
+            Some(DatagramEvent::Response(transmit)) => launch(self.route, &transmit, &response, cx),
+            None => {}
+        }
+        self.settle(cx);
+    }
+
+    fn next_wake(&mut self) -> Time {
+        match &mut self.connection {
+            Some((_, core)) => match core.poll_timeout() {
+                Some(at) => Time::from(at.saturating_duration_since(self.origin)),
+                None => Time::NEVER,
+            },
+            None if self.role == Role::Receive => self.start,
+            None => Time::NEVER,
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        match self.role {
+            Role::Receive => self.progress.finished.is_some() || self.progress.has_failed,
+            // The receiver tells.
+            Role::Send(_) => true,
+        }
+    }
+}
+
+fn launch(route: RouteId, transmit: &Transmit, data: &[u8], cx: &mut Context<'_>) {
+    for datagram in data[..transmit.size].chunks(transmit.segment_size.unwrap_or(transmit.size).max(1)) {
+        cx.outbox.push(Packet {
+            route,
+            hop: 0,
+            wire: wire_bytes(Bytes::of_len(datagram.len()), false),
+            ecn: transmit.ecn,
+            body: Body::Datagram(datagram.to_vec()),
+        });
+    }
+}
+
+fn server_config(protection: Protection) -> ServerConfig {
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(KEY));
+    let config = ServerConfig::with_single_cert(vec![CertificateDer::from(CERTIFICATE)], key)
+        .expect("the pinned key belongs to the pinned certificate");
+    match protection {
+        Protection::Tls => config,
+        Protection::Null => ServerConfig::with_crypto(Arc::new(NullServer(config.crypto))),
+    }
+}
+
+fn client_config(protection: Protection, seed: u64) -> ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from(CERTIFICATE)).expect("the pinned certificate is well formed");
+    let tls = quinn_proto::crypto::rustls::QuicClientConfig::try_from(
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring speaks TLS 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth(),
+    )
+    .expect("ring has a QUIC cipher suite");
+    let mut config = match protection {
+        Protection::Tls => ClientConfig::new(Arc::new(tls)),
+        Protection::Null => ClientConfig::new(Arc::new(NullClient(Arc::new(tls)))),
+    };
+    let cid = NumberedCids { seed, next: 0 }.generate_cid();
+    config.initial_dst_cid_provider(Arc::new(move || cid));
+    config
+}
+
+/// Connection ids that follow from the host's seed.
+struct NumberedCids {
+    seed: u64,
+    next: u64,
+}
+
+impl ConnectionIdGenerator for NumberedCids {
+    fn generate_cid(&mut self) -> ConnectionId {
+        self.next += 1;
+        ConnectionId::new(&(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.next).to_be_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// A megabyte of zeros, shared by all writes.
+static CHUNK: Data = Data::from_static(&[0; 1 << 20]);
+
+const SERVER_NAME: &str = "localhost";
+const SERVER_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4433);
+const CLIENT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4434);
+
+/// The largest GSO batch; the pacer's quantum bounds bursts.
+const LIMITS: BatchLimits = BatchLimits { bytes: Bytes::new(65_507), segments: 64 };
+
+/// An Ed25519 certificate for `localhost`, valid from 2000 to 4096, and its key; made by `sim/examples/pin_certificate.rs`.
+/// Ed25519 signatures have one length, so that handshakes have the same packets in every run.
+const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
+const KEY: &[u8] = include_bytes!("key.der");

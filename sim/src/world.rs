@@ -1,0 +1,206 @@
+//! The world: hosts, ports and routes under one event queue.
+//!
+//! Events have a total order: time, then the order in which they were scheduled. A port or a host is in
+//! the queue once for its earliest moment; an entry that turns out to be early is put back, so that a
+//! timer which moves with every packet costs no entry each time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use warplink::Time;
+
+use crate::host::{Context, Host};
+use crate::packet::{HostId, Packet, PortId, RouteId};
+use crate::port::Port;
+
+/// Everything there is.
+pub struct World {
+    now: Time,
+    sequence: u64,
+    events: BinaryHeap<Reverse<(Time, u64, Source)>>,
+    hosts: Vec<HostSlot>,
+    ports: Vec<PortSlot>,
+    routes: Vec<Route>,
+    outbox: Vec<Packet>,
+    arrived: Vec<Packet>,
+}
+
+/// Where events come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Host(usize),
+    Port(usize),
+}
+
+struct HostSlot {
+    host: Box<dyn Host>,
+    /// The moment of its entry in the event queue.
+    scheduled: Time,
+}
+
+struct PortSlot {
+    port: Port,
+    scheduled: Time,
+}
+
+/// The ports that packets pass, and who gets them.
+struct Route {
+    ports: Vec<PortId>,
+    to: HostId,
+}
+
+impl World {
+    /// An empty world at time zero.
+    pub fn new() -> Self {
+        Self {
+            now: Time::START,
+            sequence: 0,
+            events: BinaryHeap::new(),
+            hosts: Vec::new(),
+            ports: Vec::new(),
+            routes: Vec::new(),
+            outbox: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// Adds a port.
+    pub fn add_port(&mut self, port: Port) -> PortId {
+        self.ports.push(PortSlot { port, scheduled: Time::NEVER });
+        PortId(self.ports.len() - 1)
+    }
+
+    /// Adds a route through `ports` to `to`, which may be added later.
+    pub fn add_route(&mut self, ports: Vec<PortId>, to: HostId) -> RouteId {
+        self.routes.push(Route { ports, to });
+        RouteId(self.routes.len() - 1)
+    }
+
+    /// Adds a host, which acts first at its own `next_wake`.
+    pub fn add_host(&mut self, host: Box<dyn Host>) -> HostId {
+        self.hosts.push(HostSlot { host, scheduled: Time::NEVER });
+        let id = HostId(self.hosts.len() - 1);
+        self.schedule_host(id.0);
+        id
+    }
+
+    /// The id that the next host will get.
+    pub fn next_host(&self) -> HostId {
+        HostId(self.hosts.len())
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A host.
+    pub fn host(&mut self, id: HostId) -> &mut dyn Host {
+        self.hosts[id.0].host.as_mut()
+    }
+
+    /// A port.
+    pub fn port(&mut self, id: PortId) -> &mut Port {
+        &mut self.ports[id.0].port
+    }
+
+    /// Runs until `end`, or until nothing is left to happen, or until every host has finished.
+    pub fn run_until(&mut self, end: Time) {
+        while let Some(&Reverse((at, _, source))) = self.events.peek() {
+            if at > end || self.hosts.iter().all(|slot| slot.host.is_finished()) {
+                break;
+            }
+            self.events.pop();
+            self.now = at;
+            match source {
+                Source::Host(host) => self.on_host_event(host),
+                Source::Port(port) => self.on_port_event(port),
+            }
+        }
+    }
+
+    fn on_host_event(&mut self, id: usize) {
+        let slot = &mut self.hosts[id];
+        if slot.scheduled != self.now {
+            // Replaced by an earlier entry since.
+            return;
+        }
+        slot.scheduled = Time::NEVER;
+        if slot.host.next_wake() <= self.now {
+            slot.host.wake(&mut Context { now: self.now, outbox: &mut self.outbox });
+            self.send_outbox();
+        }
+        self.schedule_host(id);
+    }
+
+    fn on_port_event(&mut self, id: usize) {
+        let slot = &mut self.ports[id];
+        if slot.scheduled != self.now {
+            return;
+        }
+        slot.scheduled = Time::NEVER;
+        let mut arrived = std::mem::take(&mut self.arrived);
+        slot.port.advance(self.now, &mut arrived);
+        self.schedule_port(id);
+        for packet in arrived.drain(..) {
+            self.forward(Packet { hop: packet.hop + 1, ..packet });
+        }
+        self.arrived = arrived;
+    }
+
+    fn send_outbox(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for packet in outbox.drain(..) {
+            self.forward(packet);
+        }
+        self.outbox = outbox;
+    }
+
+    /// Offers a packet to the next port of its route, or hands it to its host.
+    fn forward(&mut self, packet: Packet) {
+        let route = &self.routes[packet.route.0];
+        match route.ports.get(packet.hop) {
+            Some(&PortId(port)) => {
+                self.ports[port].port.offer(self.now, packet);
+                self.schedule_port(port);
+            }
+            None => {
+                let HostId(host) = route.to;
+                self.hosts[host]
+                    .host
+                    .receive(packet, &mut Context { now: self.now, outbox: &mut self.outbox });
+                self.send_outbox();
+                self.schedule_host(host);
+            }
+        }
+    }
+
+    fn schedule_host(&mut self, id: usize) {
+        let slot = &mut self.hosts[id];
+        let at = slot.host.next_wake().max(self.now);
+        if at < slot.scheduled {
+            slot.scheduled = at;
+            self.push(at, Source::Host(id));
+        }
+    }
+
+    fn schedule_port(&mut self, id: usize) {
+        let slot = &mut self.ports[id];
+        let at = slot.port.next_event();
+        if at < slot.scheduled {
+            slot.scheduled = at;
+            self.push(at, Source::Port(id));
+        }
+    }
+
+    fn push(&mut self, at: Time, source: Source) {
+        self.sequence += 1;
+        self.events.push(Reverse((at, self.sequence, source)));
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
