@@ -68,3 +68,8 @@ pub use conn::{
 };
 pub use quinn_proto::{StreamId, VarInt, crypto};
 pub use rustls;
+
+/// The README's example must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
