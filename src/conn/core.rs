@@ -223,8 +223,11 @@ impl Core {
         }
     }
 
+    /// Whether the gate is to be shut. A handshake and a close are not held back: RFC 9002 §7 exempts
+    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued.
     fn is_spent(&self, allowance: Bytes) -> bool {
-        !self.inner.is_handshaking() && allowance < self.control.datagram()
+        let is_established = !self.inner.is_handshaking() && !self.inner.is_closed();
+        is_established && allowance < self.control.datagram()
     }
 
     /// Polls one datagram into `self.datagram` and books its departure.
