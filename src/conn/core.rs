@@ -216,7 +216,7 @@ impl Core {
             Release::Now { bytes } => bytes,
             Release::OnAck if is_ping_due => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
-                self.ack_debt.on_granted(now);
+                self.ack_debt.on_opened(now);
                 self.control.datagram()
             }
             _ => Bytes::ZERO,
@@ -249,6 +249,8 @@ impl Core {
         let purpose = self.tally.purpose_since(&before, is_on_path);
         if self.tally.acknowledged_since(&before) {
             self.ack_debt.on_acknowledged(self.tally.received());
+        } else if is_open {
+            self.ack_debt.on_opened(sent);
         }
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
