@@ -55,13 +55,14 @@ struct AckFrame {
     newest: Option<Snapshot>,
 }
 
-/// How often the transport's report did not match the records. All zero on a path whose handshake is
+/// How often the transport's report did not match the records. Nothing is added once the handshake is
 /// over, unless the connection migrates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Audit {
     /// Acknowledgements of packets that are not on record (sent on an earlier path).
     pub unknown_acks: u64,
-    /// Losses whose size differed from that of the records found.
+    /// Losses whose size differed from that of the records found, such as that of a datagram which had
+    /// been taken for a forgotten one.
     pub inexact_losses: u64,
     /// Datagrams that vanished from the transport's own count without a report: it drops the
     /// handshake's packet number spaces, and withholds reports while it validates a path.
@@ -183,9 +184,11 @@ impl Ledger {
             if record.outstanding.is_zero() || record.purpose == Purpose::MtuProbe {
                 continue;
             }
-            found += record.outstanding;
+            // The handshake's datagrams hold several packets, which are lost one by one.
+            let lost = record.outstanding.min(bytes - found);
+            found += lost;
+            record.outstanding -= lost;
             self.lost_packets.push(record.snapshot);
-            record.outstanding = Bytes::ZERO;
         }
         self.lost_packets.reverse();
         self.audit.inexact_losses += u64::from(found != bytes);
@@ -398,6 +401,15 @@ mod tests {
         ledger.on_lost(t0() + ms(9), t0(), Bytes::new(1500), false);
         assert_eq!(ledger.audit().inexact_losses, 1);
         assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn a_datagram_of_two_packets_is_lost_in_parts() {
+        let mut ledger = after_sending(1);
+        ledger.on_lost(t0() + ms(9), t0(), Bytes::new(400), false);
+        assert_eq!((ledger.in_flight(), ledger.lost()), (Bytes::new(600), Bytes::new(400)));
+        ledger.on_acked(t0(), Bytes::new(600));
+        assert_eq!((ledger.delivered(), ledger.audit()), (Bytes::new(600), Audit::default()));
     }
 
     #[test]
