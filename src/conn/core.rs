@@ -49,7 +49,7 @@ pub struct Core {
     setup: Setup,
     path: PathId,
     control: Control,
-    /// The path before the present one, restored if the present one fails its validation.
+    /// The last path that proved valid, restored if the present one fails its validation.
     previous: Option<(PathId, Control)>,
     recovery: RecoveryClock,
     ack_debt: AckDebt,
@@ -282,17 +282,15 @@ impl Core {
             match *entry {
                 Entry::PathOpened { path, from } => self.open_path(now, path, from),
                 Entry::Polled { path } => {
-                    self.restore_path(path);
+                    self.restore_path(now, path);
                     has_departed = true;
                 }
                 Entry::Feedback { path, feedback } => {
-                    self.restore_path(path);
+                    self.restore_path(now, path);
                     if matches!(feedback, Feedback::AckEnd { .. }) {
                         self.recovery.on_ack(now);
                     }
-                    if path == self.path {
-                        self.control.on_feedback(&feedback);
-                    }
+                    self.control.on_feedback(&feedback);
                 }
             }
         }
@@ -311,16 +309,25 @@ impl Core {
             _ => new_control(&self.setup, &self.inner, now),
         };
         let old = std::mem::replace(&mut self.control, control);
-        self.previous = Some((self.path, old));
+        // No ACK is reported before a path is validated, and an invalid one is never returned to.
+        if self.previous.is_none() || !old.ledger().delivered().is_zero() {
+            self.previous = Some((self.path, old));
+        }
         self.path = path;
     }
 
-    /// The state machine returned to the path before when the new one failed its validation.
-    fn restore_path(&mut self, path: PathId) {
-        if let Some((_, control)) = self.previous.take_if(|(previous, _)| *previous == path) {
-            self.control = control;
-            self.path = path;
+    /// Only the present path has anything to tell: if it is another than we took it for, the state
+    /// machine has returned to it because the one after it failed its validation.
+    fn restore_path(&mut self, now: Instant, path: PathId) {
+        if path == self.path {
+            return;
         }
+        self.control = match self.previous.take() {
+            Some((previous, control)) if previous == path => control,
+            // It was validated, but left before anything that it carried was acknowledged.
+            _ => new_control(&self.setup, &self.inner, now),
+        };
+        self.path = path;
     }
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
