@@ -191,7 +191,9 @@ impl Ledger {
             self.lost_packets.push(record.snapshot);
         }
         self.lost_packets.reverse();
-        self.audit.inexact_losses += u64::from(found != bytes);
+        // The probe of a search that was given up is lost like other packets, and says as little as ever.
+        let probe = if found < bytes { self.take_probe() } else { Bytes::ZERO };
+        self.audit.inexact_losses += u64::from(found + probe != bytes);
         self.outstanding -= found;
         self.in_flight -= found;
         self.lost += found;
@@ -208,15 +210,7 @@ impl Ledger {
 
     /// Takes the outstanding path MTU probe off the books: its loss is no sign of congestion.
     pub fn on_probe_lost(&mut self) {
-        let probe = self
-            .records
-            .iter_mut()
-            .find(|record| record.purpose == Purpose::MtuProbe && !record.outstanding.is_zero());
-        if let Some(record) = probe {
-            let bytes = std::mem::take(&mut record.outstanding);
-            self.outstanding -= bytes;
-            self.in_flight -= bytes;
-        }
+        self.take_probe();
         self.forget_settled();
     }
 
@@ -248,6 +242,18 @@ impl Ledger {
     /// How well reports and records matched.
     pub fn audit(&self) -> Audit {
         self.audit
+    }
+
+    /// Takes the outstanding path MTU probe off the books; its size.
+    fn take_probe(&mut self) -> Bytes {
+        let probe = self
+            .records
+            .iter_mut()
+            .find(|record| record.purpose == Purpose::MtuProbe && !record.outstanding.is_zero());
+        let bytes = probe.map_or(Bytes::ZERO, |record| std::mem::take(&mut record.outstanding));
+        self.outstanding -= bytes;
+        self.in_flight -= bytes;
+        bytes
     }
 
     fn measure_rtt(&mut self, now: Instant, sent: Instant) -> Rtt {
@@ -419,6 +425,16 @@ mod tests {
         assert_eq!(ledger.in_flight(), Bytes::new(2452));
         ledger.on_probe_lost();
         assert_eq!((ledger.in_flight(), ledger.lost()), (PACKET, Bytes::ZERO));
+    }
+
+    #[test]
+    fn the_probe_of_an_abandoned_search_is_lost_with_other_packets() {
+        let mut ledger = after_sending(1);
+        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe);
+        ledger.on_sent(t0() + ms(2), PACKET, Purpose::Data);
+        let loss = ledger.on_lost(t0() + ms(9), t0() + ms(2), Bytes::new(3452), false);
+        assert_eq!((loss.packets.len(), loss.bytes, loss.in_flight), (2, PACKET.times(2), Bytes::ZERO));
+        assert_eq!(ledger.audit(), Audit::default());
     }
 
     #[test]
