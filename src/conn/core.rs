@@ -349,11 +349,9 @@ impl Core {
             Limit::Pacing(_) | Limit::Nothing => return None,
         };
         let is_alive = !self.inner.is_handshaking() && !self.inner.is_closed();
-        let rtt = self
-            .control
-            .ledger()
-            .rtt()
-            .filter(|_| is_alive && !self.control.ledger().in_flight().is_zero())?;
+        let ledger = self.control.ledger();
+        ledger.oldest().filter(|oldest| is_alive && self.recovery.awaits_data(*oldest))?;
+        let rtt = ledger.rtt()?;
         Some(self.recovery.deadline(&rtt, waiting))
     }
 

@@ -239,6 +239,11 @@ impl Ledger {
         self.rtt
     }
 
+    /// Departure of the oldest datagram in flight.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.records.front().map(|record| record.snapshot.sent)
+    }
+
     /// How well reports and records matched.
     pub fn audit(&self) -> Audit {
         self.audit

@@ -29,7 +29,10 @@ pub enum Waiting {
 /// Early pings on the path's own clock.
 #[derive(Debug, Clone)]
 pub struct RecoveryClock {
+    /// Departure of the newest datagram, a ping or not.
     last_sent: Instant,
+    /// Departure of the newest datagram that was no ping.
+    last_data: Instant,
     last_acked: Instant,
     /// Sent since the last departure of data; in a long silence, since the last sign of life.
     pings: u32,
@@ -38,13 +41,14 @@ pub struct RecoveryClock {
 impl RecoveryClock {
     /// A clock that starts at `now`.
     pub fn new(now: Instant) -> Self {
-        Self { last_sent: now, last_acked: now, pings: 0 }
+        Self { last_sent: now, last_data: now, last_acked: now, pings: 0 }
     }
 
     /// A datagram left that was no ping of ours. In a long silence it does not start the pings anew,
     /// since it may be one of the transport's own probes.
     pub fn on_sent(&mut self, now: Instant) {
         self.last_sent = now;
+        self.last_data = now;
         if self.pings < STEADY_PINGS {
             self.pings = 0;
         }
@@ -62,6 +66,11 @@ impl RecoveryClock {
         if self.pings >= STEADY_PINGS {
             self.pings = 0;
         }
+    }
+
+    /// Whether more than pings is in flight, if this is the departure of the oldest datagram in flight.
+    pub fn awaits_data(&self, oldest: Instant) -> bool {
+        oldest <= self.last_data
     }
 
     /// When the next ping is due.
@@ -117,6 +126,15 @@ mod tests {
         clock.on_ping(t0() + ms(10));
         clock.on_sent(t0() + ms(15));
         assert_eq!(clock.deadline(&RTT, Waiting::Tail), t0() + ms(25));
+    }
+
+    #[test]
+    fn pings_are_not_asked_after() {
+        let mut clock = RecoveryClock::new(t0());
+        clock.on_sent(t0() + ms(1));
+        clock.on_ping(t0() + ms(11));
+        assert!(clock.awaits_data(t0()) && clock.awaits_data(t0() + ms(1)));
+        assert!(!clock.awaits_data(t0() + ms(11)));
     }
 
     #[test]
