@@ -77,6 +77,7 @@ impl Pair {
         let mut endpoint_config = quinn_proto::EndpointConfig::default();
         endpoint_config.rng_seed(Some([7; 32]));
         let endpoint_config = Arc::new(endpoint_config);
+        #[expect(clippy::disallowed_methods, reason = "virtual time needs an origin")]
         let now = Instant::now();
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let end = |server_config: Option<quinn_proto::ServerConfig>, port, incoming| End {

@@ -1,6 +1,5 @@
 //! The quinn-proto facts on which the design stands, as `docs/seam.md` numbers them: two endpoints in
 //! virtual time, joined by a wire that the tests disturb.
-#![allow(clippy::disallowed_methods, reason = "virtual time needs an origin")]
 
 #[path = "../common/mod.rs"]
 mod common;
