@@ -49,7 +49,7 @@ pub struct Core {
     setup: Setup,
     path: PathId,
     control: Control,
-    /// The path before the present one, restored if the present one fails its validation.
+    /// The last path that proved valid, restored if the present one fails its validation.
     previous: Option<(PathId, Control)>,
     recovery: RecoveryClock,
     ack_debt: AckDebt,
@@ -216,15 +216,18 @@ impl Core {
             Release::Now { bytes } => bytes,
             Release::OnAck if is_ping_due => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
-                self.ack_debt.on_granted(now);
+                self.ack_debt.on_opened(now);
                 self.control.datagram()
             }
             _ => Bytes::ZERO,
         }
     }
 
+    /// Whether the gate is to be shut. A handshake and a close are not held back: RFC 9002 §7 exempts
+    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued.
     fn is_spent(&self, allowance: Bytes) -> bool {
-        !self.inner.is_handshaking() && allowance < self.control.datagram()
+        let is_established = !self.inner.is_handshaking() && !self.inner.is_closed();
+        is_established && allowance < self.control.datagram()
     }
 
     /// Polls one datagram into `self.datagram` and books its departure.
@@ -246,6 +249,8 @@ impl Core {
         let purpose = self.tally.purpose_since(&before, is_on_path);
         if self.tally.acknowledged_since(&before) {
             self.ack_debt.on_acknowledged(self.tally.received());
+        } else if is_open {
+            self.ack_debt.on_opened(sent);
         }
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
@@ -277,17 +282,15 @@ impl Core {
             match *entry {
                 Entry::PathOpened { path, from } => self.open_path(now, path, from),
                 Entry::Polled { path } => {
-                    self.restore_path(path);
+                    self.restore_path(now, path);
                     has_departed = true;
                 }
                 Entry::Feedback { path, feedback } => {
-                    self.restore_path(path);
+                    self.restore_path(now, path);
                     if matches!(feedback, Feedback::AckEnd { .. }) {
                         self.recovery.on_ack(now);
                     }
-                    if path == self.path {
-                        self.control.on_feedback(&feedback);
-                    }
+                    self.control.on_feedback(&feedback);
                 }
             }
         }
@@ -306,16 +309,25 @@ impl Core {
             _ => new_control(&self.setup, &self.inner, now),
         };
         let old = std::mem::replace(&mut self.control, control);
-        self.previous = Some((self.path, old));
+        // No ACK is reported before a path is validated, and an invalid one is never returned to.
+        if self.previous.is_none() || !old.ledger().delivered().is_zero() {
+            self.previous = Some((self.path, old));
+        }
         self.path = path;
     }
 
-    /// The state machine returned to the path before when the new one failed its validation.
-    fn restore_path(&mut self, path: PathId) {
-        if let Some((_, control)) = self.previous.take_if(|(previous, _)| *previous == path) {
-            self.control = control;
-            self.path = path;
+    /// Only the present path has anything to tell: if it is another than we took it for, the state
+    /// machine has returned to it because the one after it failed its validation.
+    fn restore_path(&mut self, now: Instant, path: PathId) {
+        if path == self.path {
+            return;
         }
+        self.control = match self.previous.take() {
+            Some((previous, control)) if previous == path => control,
+            // It was validated, but left before anything that it carried was acknowledged.
+            _ => new_control(&self.setup, &self.inner, now),
+        };
+        self.path = path;
     }
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
@@ -337,11 +349,9 @@ impl Core {
             Limit::Pacing(_) | Limit::Nothing => return None,
         };
         let is_alive = !self.inner.is_handshaking() && !self.inner.is_closed();
-        let rtt = self
-            .control
-            .ledger()
-            .rtt()
-            .filter(|_| is_alive && !self.control.ledger().in_flight().is_zero())?;
+        let ledger = self.control.ledger();
+        ledger.oldest().filter(|oldest| is_alive && self.recovery.awaits_data(*oldest))?;
+        let rtt = ledger.rtt()?;
         Some(self.recovery.deadline(&rtt, waiting))
     }
 

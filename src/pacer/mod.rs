@@ -28,8 +28,8 @@ pub struct Pacer {
     quantum: Bytes,
     datagram: Bytes,
     debt: Debt,
-    /// Spacing of bursts while a shortfall is made up.
-    not_before: Instant,
+    /// Falls at [`CATCH_UP`] times the rate: the spacing of bursts while a shortfall is made up.
+    spacing: Debt,
     /// Nothing was waiting to leave, so the time since then earns nothing.
     is_resting: bool,
 }
@@ -45,7 +45,7 @@ impl Pacer {
             quantum: datagram,
             datagram,
             debt: Debt { byte_nanos: 0, at: now },
-            not_before: now,
+            spacing: Debt { byte_nanos: 0, at: now },
             is_resting: true,
         }
     }
@@ -73,7 +73,7 @@ impl Pacer {
         }
         self.settle(now);
         self.is_resting = false;
-        let at = self.not_before.max(self.debt.paid_at(self.rate));
+        let at = self.debt.paid_at(self.rate).max(self.spacing.paid_at(self.rate * CATCH_UP));
         if at <= now { Release::Now { bytes: self.quantum } } else { Release::At(at) }
     }
 
@@ -82,7 +82,7 @@ impl Pacer {
     pub fn on_sent(&mut self, now: Instant, bytes: Bytes) {
         self.settle(now);
         self.debt.add(bytes);
-        self.not_before = self.not_before.max(now) + (bytes / (self.rate * CATCH_UP)).min(LONGEST_GAP);
+        self.spacing.add(bytes);
     }
 
     /// There is nothing to send, or no room for it: from now until the next release nothing is earned.
@@ -106,6 +106,8 @@ impl Pacer {
         self.debt.pay(now, self.rate);
         let floor = if self.is_resting { Bytes::ZERO } else { (self.rate * MOST_LAG).max(self.quantum) };
         self.debt.floor(floor);
+        self.spacing.pay(now, self.rate * CATCH_UP);
+        self.spacing.floor(Bytes::ZERO);
     }
 }
 
@@ -306,7 +308,17 @@ mod tests {
         send_burst(&mut pacer, t0());
         assert_eq!(pacer.release(t0()), Release::At(t0() + us(11_616)));
         pacer.follow(t0(), &Plan::new(Rate::mbps(2), Bytes::MAX));
-        assert_eq!(pacer.debt(), DATAGRAM);
+        assert_eq!(pacer.release(t0()), Release::At(t0() + us(5_808)));
+    }
+
+    #[test]
+    fn what_left_under_a_tiny_rate_does_not_hold_back_a_large_one() {
+        for tiny in [Rate::ZERO, Rate::bytes_per_sec(1)] {
+            let mut pacer = pacer(tiny);
+            pacer.on_sent(t0(), DATAGRAM);
+            pacer.follow(t0(), &Plan::new(Rate::mbps(1), Bytes::MAX));
+            assert_eq!(pacer.release(t0()), Release::At(t0() + us(11_616)), "{tiny}");
+        }
     }
 
     #[test]
