@@ -177,7 +177,8 @@ impl Curve {
         let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin_epoch(ack.now));
         let t = ack.now.saturating_duration_since(epoch.start);
         let now = epoch.window_at(t, datagram);
-        let target = epoch.window_at(t + ack.rtt.smoothed, datagram).clamp(self.window, self.window * MOST_GROWTH);
+        let target =
+            epoch.window_at(t + ack.rtt.smoothed, datagram).clamp(self.window, self.window * MOST_GROWTH);
         epoch.estimate_reno(ack.bytes, self.window, self.prior, datagram);
         if now < epoch.estimate {
             // §4.3: the Reno-friendly region.
@@ -216,7 +217,8 @@ impl Epoch {
     /// W(t) = C · (t − K)³ + W_max, in bytes, never below zero.
     fn window_at(&self, t: Duration, datagram: Bytes) -> Bytes {
         let offset = micros(t.min(LONGEST_EPOCH)) - micros(self.k);
-        let grown = offset.pow(3) / MICROS_CUBED_PER_STEP * i128::from(datagram.get()) * C_NUM / C_DEN / STEPS;
+        let grown =
+            offset.pow(3) / MICROS_CUBED_PER_STEP * i128::from(datagram.get()) * C_NUM / C_DEN / STEPS;
         let window = i128::from(self.origin.get()) + grown;
         Bytes::new(u64::try_from(window.max(0)).unwrap_or(u64::MAX))
     }

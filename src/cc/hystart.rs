@@ -28,7 +28,10 @@ pub(super) struct HyStart {
 enum Phase {
     SlowStart,
     /// Conservative slow start: the RTT at entry, and the rounds so far, the partial one included.
-    Conservative { baseline: Duration, rounds: u32 },
+    Conservative {
+        baseline: Duration,
+        rounds: u32,
+    },
 }
 
 /// What an ACK means for the window.

@@ -1,7 +1,7 @@
 //! What a user may choose for a connection, and its translation into `quinn-proto`'s terms.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quinn_proto::{AckFrequencyConfig, IdleTimeout, VarInt};
 
@@ -155,15 +155,23 @@ impl TransportConfig {
     }
 
     /// In `quinn-proto`'s terms, with the tap as its congestion controller.
-    pub(super) fn to_proto(&self, law: &Law, shared: Arc<Shared>) -> quinn_proto::TransportConfig {
+    pub(super) fn to_proto(
+        &self,
+        law: &Law,
+        shared: Arc<Shared>,
+        now: Instant,
+    ) -> quinn_proto::TransportConfig {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
         let idle = self.max_idle_timeout.map(|timeout| {
             let longest = IdleTimeout::from(VarInt::MAX);
             IdleTimeout::try_from(timeout).unwrap_or(longest)
         });
-        let (foreign, ack_frequency) = match &law.0 {
-            LawKind::Own(_) => (None, Some(sparse_acks())),
-            LawKind::Foreign(foreign) => (Some(foreign.factory()), None),
+        let (foreign, takes_sparse_acks) = match &law.0 {
+            LawKind::Own(factory) => {
+                let start = PathStart::new(now, Bytes::new(self.initial_mtu.into()));
+                (None, factory.build(start).takes_sparse_acks())
+            }
+            LawKind::Foreign(foreign) => (Some(foreign.factory()), false),
         };
         let mut proto = quinn_proto::TransportConfig::default();
         proto
@@ -175,15 +183,15 @@ impl TransportConfig {
             .max_idle_timeout(idle)
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
-            .ack_frequency_config(ack_frequency)
+            .ack_frequency_config(takes_sparse_acks.then(sparse_acks))
             .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
         proto
     }
 }
 
-/// Asks the peer for one acknowledgement per ten packets: a rate-paced sender loses nothing by it and
-/// both ends save CPU. Not for foreign controllers, which take their growth from the ACK stream.
+/// Asks the peer for one acknowledgement per ten packets: both ends save CPU. The request is fixed when
+/// the connection is made, so it depends on the law alone.
 ///
 /// The delay stays the peer's own, capped by `quinn-proto` at the larger of 25 ms and the RTT.
 fn sparse_acks() -> AckFrequencyConfig {

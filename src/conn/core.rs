@@ -73,7 +73,7 @@ pub fn connect(
     server_name: &str,
 ) -> Result<(ConnectionHandle, Core), ConnectError> {
     let tap = Shared::new();
-    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
+    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone(), now)));
     let (handle, inner) = endpoint.connect(now, config, remote, server_name)?;
     Ok((handle, Core::new(inner, tap, setup.clone(), now)))
 }
@@ -89,7 +89,7 @@ pub fn accept(
     buf: &mut Vec<u8>,
 ) -> Result<(ConnectionHandle, Core), quinn_proto::AcceptError> {
     let tap = Shared::new();
-    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
+    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone(), now)));
     let (handle, inner) = endpoint.accept(incoming, now, buf, Some(Arc::new(config)))?;
     Ok((handle, Core::new(inner, tap, setup.clone(), now)))
 }
