@@ -16,11 +16,7 @@ use crate::rtt::{Heard, HeardFixed, Samples};
 use crate::tls::{CONNECTION_WINDOW, DATAGRAM, SERVER_NAME, STREAM_WINDOW};
 
 /// Downloads; the sender's counts, and the relay that stood between.
-pub async fn download(
-    job: &Job,
-    meter: &Meter<'_>,
-    samples: &Samples,
-) -> anyhow::Result<(Counts, UdpRelay)> {
+pub async fn download(job: &Job, meter: &Meter<'_>, samples: &Samples) -> anyhow::Result<(Counts, UdpRelay)> {
     let law = law(job, samples);
     let mut server = ServerConfig::with_single_cert(job.tls.chain(), job.tls.key())?;
     server.law(law.clone()).transport(transport());
@@ -82,11 +78,7 @@ fn law(job: &Job, samples: &Samples) -> Law {
     }
 }
 
-fn foreign(
-    name: &'static str,
-    inner: Arc<dyn ControllerFactory + Send + Sync>,
-    samples: &Samples,
-) -> Law {
+fn foreign(name: &'static str, inner: Arc<dyn ControllerFactory + Send + Sync>, samples: &Samples) -> Law {
     Law::foreign(Foreign::new(name, Arc::new(Heard { inner, samples: samples.clone() })))
 }
 

@@ -204,7 +204,9 @@ fn given(matches: &ArgMatches) -> Vec<String> {
     let show = |id: &clap::Id| {
         let values = matches.get_raw(id.as_str()).into_iter().flatten();
         let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
-        format!("--{} {}", id.as_str().replace('_', "-"), values.join(","))
+        let value = values.join(",");
+        let quote = if value.contains(' ') { "'" } else { "" };
+        format!("--{} {quote}{value}{quote}", id.as_str().replace('_', "-"))
     };
     matches.ids().filter(|id| id.as_str() != "Options").filter(set).map(show).collect()
 }

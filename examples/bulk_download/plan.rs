@@ -64,7 +64,8 @@ fn loss_limited_speed(path: &PathProfile) -> Rate {
     Rate::bytes_per_sec(bytes_per_sec)
 }
 
-/// Measured on two cores shared with other work: see the README.
+/// Measured on two cores: 50 and 60 Mbit/s in sum leave every row's goodput the same within 0.3 %,
+/// while 500 Mbit/s cost `fixed`, the most sensitive one, 17 % of its own.
 const UNDISTURBED: Rate = Rate::mbps(60);
 
 /// The slowest starts, handshake included.

@@ -11,7 +11,14 @@ use crate::options::LawName;
 /// The display of all rows.
 pub enum Progress {
     Bars(Vec<ProgressBar>),
-    Lines { laws: Vec<LawName>, total: u64, received: Vec<u64>, started: Instant, next: Instant },
+    /// `received` is `None` for rows that do not run.
+    Lines {
+        laws: Vec<LawName>,
+        total: u64,
+        received: Vec<Option<u64>>,
+        started: Instant,
+        next: Instant,
+    },
 }
 
 impl Progress {
@@ -21,16 +28,19 @@ impl Progress {
             Self::Bars(bars(laws, total))
         } else {
             let now = Instant::now();
-            let received = vec![0; laws.len()];
+            let received = vec![None; laws.len()];
             Self::Lines { laws: laws.to_vec(), total, received, started: now, next: now + BETWEEN_LINES }
         }
     }
 
     /// Row `row` begins.
     pub fn begin(&mut self, row: usize) {
-        if let Self::Bars(bars) = self {
-            bars[row].reset_elapsed();
-            bars[row].set_message("");
+        match self {
+            Self::Bars(bars) => {
+                bars[row].reset_elapsed();
+                bars[row].set_message("");
+            }
+            Self::Lines { received, .. } => received[row] = Some(0),
         }
     }
 
@@ -38,7 +48,7 @@ impl Progress {
     pub fn show(&mut self, row: usize, bytes: u64) {
         match self {
             Self::Bars(bars) => bars[row].set_position(bytes),
-            Self::Lines { received, .. } => received[row] = bytes,
+            Self::Lines { received, .. } => received[row] = Some(bytes),
         }
         self.print_line();
     }
@@ -47,7 +57,10 @@ impl Progress {
     pub fn end(&mut self, row: usize, message: &str) {
         match self {
             Self::Bars(bars) => bars[row].abandon_with_message(message.to_owned()),
-            Self::Lines { laws, .. } => say(&format!("{}: {message}", laws[row])),
+            Self::Lines { laws, received, .. } => {
+                received[row] = None;
+                say(&format!("{}: {message}", laws[row]));
+            }
         }
     }
 
@@ -58,8 +71,9 @@ impl Progress {
             return;
         }
         *next = now + BETWEEN_LINES;
-        let state = laws.iter().zip(received).map(|(law, bytes)| format!("{law} {}%", *bytes * 100 / *total));
-        let state = state.collect::<Vec<_>>().join(", ");
+        let running = laws.iter().zip(received).filter_map(|(law, bytes)| Some((law, (*bytes)?)));
+        let state: Vec<_> = running.map(|(law, bytes)| format!("{law} {}%", bytes * 100 / *total)).collect();
+        let state = state.join(", ");
         say(&format!("after {:.0?}: {state}", now - *started));
     }
 }
@@ -70,9 +84,8 @@ fn say(line: &str) {
 }
 
 fn bars(laws: &[LawName], total: u64) -> Vec<ProgressBar> {
-    let style = ProgressStyle::with_template(TEMPLATE)
-        .expect("the template is valid")
-        .progress_chars("█▉▊▋▌▍▎▏·");
+    let style =
+        ProgressStyle::with_template(TEMPLATE).expect("the template is valid").progress_chars("█▉▊▋▌▍▎▏·");
     let all = MultiProgress::new();
     let add = |law: &LawName| {
         let bar = all.add(ProgressBar::new(total)).with_style(style.clone());

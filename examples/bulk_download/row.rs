@@ -145,7 +145,10 @@ impl<'a> Meter<'a> {
 
     /// A chunk is readable at the client.
     pub fn arrived(&self, offset: u64, chunk: &[u8]) -> anyhow::Result<()> {
-        ensure!(self.job.pattern.matches(offset, chunk), "the bytes at offset {offset} are not what was sent");
+        ensure!(
+            self.job.pattern.matches(offset, chunk),
+            "the bytes at offset {offset} are not what was sent"
+        );
         let added = chunk.len() as u64;
         let received = self.job.received.fetch_add(added, Ordering::Relaxed) + added;
         if received == self.job.bytes {

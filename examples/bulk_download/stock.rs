@@ -13,11 +13,7 @@ use crate::rtt::{Heard, Samples};
 use crate::tls::{CONNECTION_WINDOW, DATAGRAM, SERVER_NAME, STREAM_WINDOW};
 
 /// Downloads; the sender's counts, and the relay that stood between.
-pub async fn download(
-    job: &Job,
-    meter: &Meter<'_>,
-    samples: &Samples,
-) -> anyhow::Result<(Counts, UdpRelay)> {
+pub async fn download(job: &Job, meter: &Meter<'_>, samples: &Samples) -> anyhow::Result<(Counts, UdpRelay)> {
     let transport = Arc::new(transport(samples)?);
     let mut server = ServerConfig::with_single_cert(job.tls.chain(), job.tls.key())?;
     server.transport_config(transport.clone());
