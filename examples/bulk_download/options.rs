@@ -14,7 +14,7 @@ use warprate::units::{Bytes, Rate};
 /// Downloads the same bytes over the same impaired path under several congestion controllers, and
 /// shows them side by side.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "bulk_download", after_long_help = MEASUREMENT, max_term_width = 100)]
+#[command(name = "bulk_download", after_long_help = MEASUREMENT)]
 pub struct Options {
     /// Bytes to download, such as `10 MB` or `64 KiB`.
     #[arg(long, default_value = "10 MB", allow_hyphen_values = true, value_parser = bytes)]
@@ -219,26 +219,30 @@ const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 const MEASUREMENT: &str = "\
 How it measures:
-  Each row has a relay, a server and a client of its own; server and client share one thread. All \
-rows use datagrams of 1452 bytes from the start, the same flow-control windows, and the same \
-certificate under ring. Rows run side by side only while the speeds expected of them are few \
-Mbit/s in sum.
+  Each row has a relay, a server and a client of its own; server and client share one thread. All
+  rows use datagrams of 1452 bytes from the start, the same flow-control windows, and the same
+  certificate under ring. Rows run side by side only where the speeds expected of them sum up to at
+  most 60 Mbit/s.
 
-  goodput   stream bytes / time
-  time      from the departure of the first datagram with stream data until the last byte is readable. \
-The departure is taken as the instant before the server's first write: the connection is idle then, \
-so the datagram leaves within microseconds of it.
-  connect   from the client's first call until its handshake is complete
-  oracle    goodput divided by that of a sender that paces at the link's rate from the first instant and \
-repairs each lost packet one round trip after it was sent (mean over many draws of losses)
-  lost,sent packets by the sender's own account, handshake included; a packet that only came late counts as lost
-  RTT       one sample per ACK frame: its arrival minus the departure of the newest packet that it \
-acknowledges, ack delay not removed; every law is listened to from inside its controller
-  CPU       of the thread with server and client, from connecting to the last acknowledgement; the \
-relay's thread is not counted
+  goodput    stream bytes / time
+  time       from the departure of the first datagram with stream data until the last byte is
+             readable. The departure is taken as the instant before the server's first write: the
+             connection is idle then, so the datagram leaves within microseconds of it.
+  connect    from the client's first call until its handshake is complete
+  of oracle  goodput divided by that of a sender that paces at the link's rate from the first
+             instant and repairs each lost packet one round trip after it was sent (mean over
+             many draws of losses)
+  lost, sent packets by the sender's own account, handshake included; one that only came late
+             counts as lost
+  RTT        one sample per ACK frame: its arrival minus the departure of the newest packet that it
+             acknowledges, ack delay not removed; every law is listened to from inside its
+             controller
+  CPU        of the thread with server and client, from connecting to the last acknowledgement;
+             the relay's thread is not counted
 
 Laws:
-  `fixed` sends at 95 % of the link's rate (counted on the wire) and yields to nobody. `cubic`, `newreno` \
-and `bbr` are quinn-proto's controllers, paced by our driver. `quinn` is the crate quinn 0.11 as it is.
+  `fixed` sends at 95 % of the link's rate (counted on the wire) and yields to nobody. `cubic`,
+  `newreno` and `bbr` are quinn-proto's controllers, paced by our driver. `quinn` is the crate
+  quinn 0.11 as it is, with its default controller, CUBIC.
 
 The exit status is 1 if a row failed and 2 if an option made no sense.";
