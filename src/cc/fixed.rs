@@ -44,10 +44,6 @@ impl RateLaw for Fixed {
     fn state(&self) -> &'static str {
         "fixed"
     }
-
-    fn takes_sparse_acks(&self) -> bool {
-        true
-    }
 }
 
 /// Two datagrams of the largest usual size: 1472 bytes fill an Ethernet frame over IPv4.

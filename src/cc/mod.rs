@@ -71,12 +71,6 @@ pub trait RateLaw: fmt::Debug + Send + Sync + CloneLaw {
 
     /// Name of the present state, for traces.
     fn state(&self) -> &'static str;
-
-    /// Whether one acknowledgement per ten packets is enough, as it is for a law that sends at a rate of
-    /// its own. A law that waits for acknowledgements to open its window needs them as they come.
-    fn takes_sparse_acks(&self) -> bool {
-        false
-    }
 }
 
 /// Cloning behind the trait object; implemented for every law that is `Clone`.

@@ -1,7 +1,7 @@
 //! What a user may choose for a connection, and its translation into `quinn-proto`'s terms.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quinn_proto::{AckFrequencyConfig, IdleTimeout, VarInt};
 
@@ -11,7 +11,10 @@ use crate::units::{Bytes, Rate};
 
 /// Which congestion controller a connection uses, and how each new path gets a fresh one.
 #[derive(Clone)]
-pub struct Law(pub(super) LawKind);
+pub struct Law {
+    pub(super) kind: LawKind,
+    sparse_acks: bool,
+}
 
 #[derive(Clone)]
 pub(super) enum LawKind {
@@ -23,13 +26,21 @@ impl Law {
     /// An explicit pacing rate (UDP payload) under an explicit window. No good citizen: for paths on
     /// which that rate is reserved, and for tests.
     pub fn fixed(rate: Rate, window: Bytes) -> Self {
-        Self::custom(move |_: PathStart| Fixed::new(rate, window))
+        Self::custom(move |_: PathStart| Fixed::new(rate, window)).with_sparse_acks()
     }
 
     /// A law of your own, made by `factory` for each path. Closures from
     /// [`PathStart`] to a [`RateLaw`](crate::cc::RateLaw) will do.
     pub fn custom(factory: impl LawFactory + 'static) -> Self {
-        Self(LawKind::Own(Arc::new(factory)))
+        Self { kind: LawKind::Own(Arc::new(factory)), sparse_acks: false }
+    }
+
+    /// Asks the peer for one acknowledgement per ten packets, which saves CPU at both ends. Right for a
+    /// law that sends at a rate of its own; one that waits for acknowledgements to open its window needs
+    /// them as they come, since a window of fewer than ten packets would wait for the ACK delay.
+    #[must_use]
+    pub fn with_sparse_acks(self) -> Self {
+        Self { sparse_acks: true, ..self }
     }
 
     /// `quinn-proto`'s CUBIC, its default controller, paced by us at 1.25 · window / srtt.
@@ -49,7 +60,7 @@ impl Law {
 
     /// A controller written for `quinn-proto`, forwarded verbatim. Runs with it cannot be replayed.
     pub fn foreign(controller: Foreign) -> Self {
-        Self(LawKind::Foreign(controller))
+        Self { kind: LawKind::Foreign(controller), sparse_acks: false }
     }
 }
 
@@ -62,7 +73,7 @@ impl Default for Law {
 
 impl std::fmt::Debug for Law {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
+        match &self.kind {
             LawKind::Own(_) => f.write_str("Law::custom"),
             LawKind::Foreign(foreign) => write!(f, "Law::foreign({})", foreign.name()),
         }
@@ -155,23 +166,15 @@ impl TransportConfig {
     }
 
     /// In `quinn-proto`'s terms, with the tap as its congestion controller.
-    pub(super) fn to_proto(
-        &self,
-        law: &Law,
-        shared: Arc<Shared>,
-        now: Instant,
-    ) -> quinn_proto::TransportConfig {
+    pub(super) fn to_proto(&self, law: &Law, shared: Arc<Shared>) -> quinn_proto::TransportConfig {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
         let idle = self.max_idle_timeout.map(|timeout| {
             let longest = IdleTimeout::from(VarInt::MAX);
             IdleTimeout::try_from(timeout).unwrap_or(longest)
         });
-        let (foreign, takes_sparse_acks) = match &law.0 {
-            LawKind::Own(factory) => {
-                let start = PathStart::new(now, Bytes::new(self.initial_mtu.into()));
-                (None, factory.build(start).takes_sparse_acks())
-            }
-            LawKind::Foreign(foreign) => (Some(foreign.factory()), false),
+        let foreign = match &law.kind {
+            LawKind::Own(_) => None,
+            LawKind::Foreign(foreign) => Some(foreign.factory()),
         };
         let mut proto = quinn_proto::TransportConfig::default();
         proto
@@ -183,7 +186,7 @@ impl TransportConfig {
             .max_idle_timeout(idle)
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
-            .ack_frequency_config(takes_sparse_acks.then(sparse_acks))
+            .ack_frequency_config(law.sparse_acks.then(sparse_acks))
             .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
         proto

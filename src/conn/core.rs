@@ -73,7 +73,7 @@ pub fn connect(
     server_name: &str,
 ) -> Result<(ConnectionHandle, Core), ConnectError> {
     let tap = Shared::new();
-    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone(), now)));
+    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
     let (handle, inner) = endpoint.connect(now, config, remote, server_name)?;
     Ok((handle, Core::new(inner, tap, setup.clone(), now)))
 }
@@ -89,7 +89,7 @@ pub fn accept(
     buf: &mut Vec<u8>,
 ) -> Result<(ConnectionHandle, Core), quinn_proto::AcceptError> {
     let tap = Shared::new();
-    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone(), now)));
+    config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
     let (handle, inner) = endpoint.accept(incoming, now, buf, Some(Arc::new(config)))?;
     Ok((handle, Core::new(inner, tap, setup.clone(), now)))
 }
@@ -196,7 +196,7 @@ impl Core {
 
     /// How much may leave through the gate, and what holds the sender back if nothing may.
     fn permit(&mut self, now: Instant) -> Bytes {
-        if matches!(self.setup.law.0, LawKind::Foreign(_)) {
+        if matches!(self.setup.law.kind, LawKind::Foreign(_)) {
             let plan = self.foreign_plan();
             self.control.follow(now, plan);
         }
@@ -369,7 +369,7 @@ impl Core {
 
 fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> Control {
     let datagram = Bytes::new(inner.current_mtu().into());
-    match &setup.law.0 {
+    match &setup.law.kind {
         LawKind::Own(factory) => {
             Control::new(now, factory.build(PathStart::new(now, datagram)), setup.anchor, datagram)
         }

@@ -60,6 +60,7 @@ impl Diary {
             *laws += 1;
             Writer { diary: diary.clone(), number: *laws - 1, acks: 0 }
         })
+        .with_sparse_acks()
     }
 
     /// The plan from the next event on.
