@@ -16,7 +16,7 @@ use warpunits::Bytes;
 
 use crate::link::{Fate, Link, wire_bytes};
 use crate::path::PathProfile;
-use crate::profile::serialisation;
+use crate::schedule::serialisation;
 use crate::time::{Span, Time};
 
 /// What the oracle is to move.

@@ -148,7 +148,7 @@ fn acknowledgement_loss_does_not_matter_and_jitter_does() {
 #[test]
 fn the_oracle_needs_no_buffer() {
     let lossy = path().with_data_loss(Probability::percent(20));
-    let bufferless = lossy.with_buffer(Bytes::ZERO);
+    let bufferless = lossy.clone().with_buffer(Bytes::ZERO);
     for seed in 0..20 {
         assert_eq!(oracle(&bufferless, &datagrams(1000), seed), oracle(&lossy, &datagrams(1000), seed));
     }
