@@ -20,7 +20,7 @@ pub struct Port {
     wire: Wire,
     /// The packet in transmission, and when its last bit leaves.
     transmitting: Option<(Time, Queued)>,
-    /// Packets on the wire, by arrival and order of departure.
+    /// Packets on the wire, by arrival; those of one moment in the order in which they departed.
     on_wire: BTreeMap<(Time, u64), Packet>,
     offered: u64,
     stats: PortStats,
@@ -136,7 +136,7 @@ impl Port {
         self.stats.sent += queued.packet.wire;
         match self.wire.carry(queued.draw, now) {
             Some(at) => {
-                self.on_wire.insert((at, queued.draw), queued.packet);
+                self.on_wire.insert((at, self.stats.departed), queued.packet);
             }
             None => self.stats.random_losses += 1,
         }
