@@ -94,7 +94,7 @@ impl Job {
     /// Starts the relay in front of `server`.
     pub fn relay(&self, server: SocketAddr) -> anyhow::Result<UdpRelay> {
         // The relay's `forward` is what clients send. In a download those are the acknowledgements.
-        let path = PathProfile { forward: self.path.reverse, reverse: self.path.forward };
+        let path = PathProfile { forward: self.path.reverse.clone(), reverse: self.path.forward.clone() };
         UdpRelay::start(localhost(), server, &path, self.seed).context("cannot start the row's relay")
     }
 

@@ -64,7 +64,7 @@ fn jobs(options: &Options) -> anyhow::Result<Vec<Job>> {
     let job = |law| Job {
         law,
         bytes: options.bytes.get(),
-        path,
+        path: path.clone(),
         seed: options.seed,
         tls: tls.clone(),
         pattern: pattern.clone(),
