@@ -212,7 +212,8 @@ fn moves_at_random_among_live_and_dead_addresses_never_stall() {
         assert!(is_done, "seed {seed}: {} bytes; {path:?}", pair.client.received);
         pair.run(ms(2_000));
         let path = pair.server.core().stats().path;
-        assert_eq!(path.in_flight, Bytes::ZERO, "seed {seed}: {path:?}");
+        // A path that is still being validated may hold its challenge and an MTU probe.
+        assert!(path.in_flight <= Bytes::new(1_200 + 1_326), "seed {seed}: {path:?}");
     }
 }
 
