@@ -27,7 +27,8 @@ pub struct Diary {
     laws: Arc<Mutex<u32>>,
 }
 
-/// What was told, and which law it was told: they are numbered in the order of their making.
+/// What was told, and which law it was told: they are numbered in the order in which they were first
+/// told something, since a law may also be made just to ask what it takes.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub law: u32,
@@ -39,7 +40,7 @@ pub struct Page {
 #[derive(Debug, Clone)]
 struct Writer {
     diary: Diary,
-    number: u32,
+    number: Option<u32>,
     acks: u64,
 }
 
@@ -55,12 +56,8 @@ impl Diary {
     /// A law for a connection that writes into this diary.
     pub fn law(&self) -> Law {
         let diary = self.clone();
-        Law::custom(move |_: PathStart| {
-            let mut laws = lock(&diary.laws);
-            *laws += 1;
-            Writer { diary: diary.clone(), number: *laws - 1, acks: 0 }
-        })
-        .with_sparse_acks()
+        Law::custom(move |_: PathStart| Writer { diary: diary.clone(), number: None, acks: 0 })
+            .with_sparse_acks()
     }
 
     /// The plan from the next event on.
@@ -68,7 +65,7 @@ impl Diary {
         *lock(&self.plan) = Plan::new(rate, window);
     }
 
-    /// How many laws the connection had made.
+    /// How many laws were told something.
     pub fn laws(&self) -> u32 {
         *lock(&self.laws)
     }
@@ -116,8 +113,13 @@ impl Diary {
 }
 
 impl Writer {
-    fn write(&self, told: Told) {
-        lock(&self.diary.pages).push(Page { law: self.number, acks_before: self.acks, told });
+    fn write(&mut self, told: Told) {
+        let law = *self.number.get_or_insert_with(|| {
+            let mut laws = lock(&self.diary.laws);
+            *laws += 1;
+            *laws - 1
+        });
+        lock(&self.diary.pages).push(Page { law, acks_before: self.acks, told });
     }
 }
 
@@ -154,6 +156,10 @@ impl RateLaw for Writer {
 
     fn state(&self) -> &'static str {
         "diary"
+    }
+
+    fn takes_sparse_acks(&self) -> bool {
+        true
     }
 }
 

@@ -125,7 +125,7 @@ fn packets_per_ack(mut server: Setup) -> f64 {
 }
 
 #[test]
-fn our_laws_get_an_ack_per_ten_packets() {
+fn paced_laws_get_an_ack_per_ten_packets() {
     let ratio = packets_per_ack(fixed(Rate::mbps(50)));
     assert!(ratio > 9.5 && ratio <= 10.2, "{ratio}");
 }

@@ -47,6 +47,8 @@ fn only(pair: &mut Pair, address: SocketAddr) {
 fn spoof(pair: &mut Pair, address: SocketAddr) {
     let home = pair.client.address;
     pair.move_client(address);
+    // A client that only receives might have nothing to say just now.
+    pair.client.core().inner().ping();
     let mut is_through = false;
     pair.fate = losing(DELAY, move |departure| {
         let is_the_one = departure.from_client && !is_through;
@@ -83,7 +85,7 @@ fn a_rebinding_keeps_the_law_and_counts_the_path_anew() {
     assert!(pair.server.core().stats().path.delivered < delivered, "the ledger begins anew");
     finish(&mut pair);
     pair.run(ms(1_000));
-    assert_eq!(diary.laws(), 1, "the factory was not asked again");
+    assert_eq!(diary.laws(), 1, "no other law was told anything");
     // The clone knows what the law had been told, and goes on with it.
     let first = diary.pages().into_iter().find(|page| matches!(page.told, Told::Ack(_))).expect("ACKs");
     assert!(first.acks_before >= acks);
@@ -210,7 +212,8 @@ fn moves_at_random_among_live_and_dead_addresses_never_stall() {
         assert!(is_done, "seed {seed}: {} bytes; {path:?}", pair.client.received);
         pair.run(ms(2_000));
         let path = pair.server.core().stats().path;
-        assert_eq!(path.in_flight, Bytes::ZERO, "seed {seed}: {path:?}");
+        // A path that is still being validated may hold its challenge and an MTU probe.
+        assert!(path.in_flight <= Bytes::new(1_200 + 1_326), "seed {seed}: {path:?}");
     }
 }
 
