@@ -157,10 +157,6 @@ impl RateLaw for Writer {
     fn state(&self) -> &'static str {
         "diary"
     }
-
-    fn takes_sparse_acks(&self) -> bool {
-        true
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
