@@ -102,6 +102,12 @@ impl Ledger {
         }
         self.in_flight += bytes;
         self.outstanding += bytes;
+        if let Some(last) = self.records.back_mut().filter(|last| last.snapshot.sent == sent) {
+            // Stock quinn sends several datagrams at one instant: they share a record, and a sample.
+            last.snapshot.bytes += bytes;
+            last.outstanding += bytes;
+            return Some(Sent { now: sent, bytes, in_flight: self.in_flight });
+        }
         let snapshot = Snapshot {
             sent,
             bytes,
@@ -491,6 +497,22 @@ mod tests {
         ledger.on_acked(t0() + ms(12), PACKET);
         let ack = ledger.on_ack_end(t0() + ms(22), Bytes::ZERO).expect("acknowledged");
         assert!(!ack.newest.app_limited);
+    }
+
+    #[test]
+    fn datagrams_of_one_instant_share_a_record() {
+        let mut ledger = after_sending(0);
+        for _ in 0..3 {
+            ledger.on_sent(t0(), PACKET, Purpose::Data);
+        }
+        ledger.on_acked(t0(), PACKET);
+        ledger.on_acked(t0(), PACKET);
+        let ack = ledger.on_ack_end(t0() + ms(10), PACKET).expect("acknowledged");
+        // Two packets in 10 ms; the third is still out, and is the one that is lost.
+        assert_eq!(ack.sample.expect("a round trip long").rate, PACKET.times(2) / ms(10));
+        let loss = ledger.on_lost(t0() + ms(12), t0(), PACKET, false);
+        assert_eq!((loss.bytes, loss.in_flight), (PACKET, Bytes::ZERO));
+        assert_eq!(ledger.audit(), Audit::default());
     }
 
     #[test]
