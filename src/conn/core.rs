@@ -55,6 +55,8 @@ pub struct Core {
     ack_debt: AckDebt,
     limit: Limit,
     tally: Tally,
+    /// When the state machine was last told something whose consequences are still in the log.
+    told_at: Option<Instant>,
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
@@ -108,25 +110,26 @@ impl Core {
             ack_debt: AckDebt::default(),
             limit: Limit::Nothing,
             tally: Tally::default(),
+            told_at: Some(now),
             last_sent: now,
             log: Vec::new(),
             datagram: Vec::new(),
             held: None,
         };
-        core.absorb(now);
+        core.absorb();
         core
     }
 
     /// Takes in a datagram or an event of the endpoint.
     pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
         self.inner.handle_event(event);
-        self.absorb(now);
+        self.told_at = Some(now);
     }
 
     /// The instant that [`poll_timeout`](Self::poll_timeout) named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
-        self.absorb(now);
+        self.told_at = Some(now);
     }
 
     /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be
@@ -137,6 +140,7 @@ impl Core {
         limits: BatchLimits,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        self.absorb();
         let mut allowance = self.permit(now);
         let may_send = !allowance.is_zero();
         let mut batch = Batch::new(buf, limits);
@@ -162,6 +166,7 @@ impl Core {
     /// if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Instant> {
+        self.absorb();
         let ours = match self.limit {
             Limit::Pacing(at) => Some(at),
             _ => None,
@@ -189,7 +194,7 @@ impl Core {
         &mut self.inner
     }
 
-    /// What the connection did, and what it knows of its path.
+    /// What the connection did, and what it knew of its path when it was last polled.
     pub fn stats(&self) -> ConnectionStats {
         ConnectionStats::new(&self.control, self.limit, self.inner.stats())
     }
@@ -263,8 +268,10 @@ impl Core {
         Some(transmit)
     }
 
-    /// Reads the log after an event; what the state machine counts but does not report is looked up.
-    fn absorb(&mut self, now: Instant) {
+    /// Reads the log after events, once for all that came together; what the state machine counts but
+    /// does not report is looked up.
+    fn absorb(&mut self) {
+        let Some(now) = self.told_at.take() else { return };
         self.read_log(now);
         let before = std::mem::replace(&mut self.tally, Tally::read(&self.inner));
         if self.tally.lost_probe_since(&before) {
@@ -287,7 +294,7 @@ impl Core {
                 }
                 Entry::Feedback { path, feedback } => {
                     self.restore_path(now, path);
-                    if matches!(feedback, Feedback::AckEnd { .. }) {
+                    if let Feedback::AckEnd { now, .. } = feedback {
                         self.recovery.on_ack(now);
                     }
                     self.control.on_feedback(&feedback);
