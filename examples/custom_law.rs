@@ -69,7 +69,7 @@ const FIRST_RATE: Rate = Rate::mbps(2);
 /// A path of 20 Mbit/s is full after 18 round trips.
 const STEP: Rate = Rate::mbps(1);
 const DECREASE: Gain = Gain::ratio(7, 10);
-/// Room for an acknowledgement of every tenth packet, and as much on its way.
+/// Some twenty datagrams, for round trips so short that the rate alone would leave room for one or two.
 const LEAST_WINDOW: Bytes = Bytes::kb(32);
 
 #[cfg(not(unix))]

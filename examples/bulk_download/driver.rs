@@ -93,7 +93,9 @@ fn fixed(job: &Job, samples: &Samples) -> Law {
     let time = 2 * (job.path.rtt() + 4 * jitter + ACK_DELAY) + TIMER_GRAIN;
     let window = rate * time + FEW_DATAGRAMS;
     let samples = samples.clone();
-    Law::custom(move |_: PathStart| HeardFixed { law: Fixed::new(rate, window), samples: samples.clone() })
+    let law = move |_: PathStart| HeardFixed { law: Fixed::new(rate, window), samples: samples.clone() };
+    // As `Law::fixed` does.
+    Law::custom(law).with_sparse_acks()
 }
 
 /// 95 % of the link's wire rate, in UDP payload, which is what laws count.
