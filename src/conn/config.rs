@@ -194,12 +194,15 @@ impl TransportConfig {
 }
 
 /// Asks the peer for one acknowledgement per ten packets: both ends save CPU. The request is fixed when
-/// the connection is made, so it depends on the law alone.
+/// the connection is made, so it depends on the law alone. Any gap is acknowledged at once, as without
+/// the extension: otherwise a lost last packet would need two pings, and a packet that was overtaken
+/// could look lost before the next ACK tells of it.
 ///
 /// The delay stays the peer's own, capped by `quinn-proto` at the larger of 25 ms and the RTT.
 fn sparse_acks() -> AckFrequencyConfig {
     let mut config = AckFrequencyConfig::default();
     config.ack_eliciting_threshold(VarInt::from_u32(ACK_EVERY - 1));
+    config.reordering_threshold(VarInt::from_u32(1));
     config
 }
 
