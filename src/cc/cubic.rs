@@ -353,3 +353,6 @@ const STEPS: i128 = 1_000_000_000;
 
 /// After a day the curve has long passed any window; keeps the cube within 128 bits.
 const LONGEST_EPOCH: Duration = Duration::from_secs(86_400);
+
+#[cfg(test)]
+mod rfc9438;
