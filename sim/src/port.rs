@@ -24,8 +24,10 @@ pub struct Port {
     wire: Wire,
     /// The packet in transmission, and when its last bit leaves.
     transmitting: Option<(Time, Queued)>,
-    /// It arrives no earlier.
+    /// Nothing that is not on the wire yet arrives earlier.
     earliest_arrival: Time,
+    /// No packet takes less from its departure to its arrival.
+    least_transit: Span,
     on_wire: OnWire,
     offered: u64,
     stats: PortStats,
@@ -61,6 +63,7 @@ impl Port {
     pub fn new(profile: Profile, queue: Box<dyn Queue>, seed: u64) -> Self {
         let wire = Wire::new(&profile, seed);
         Self {
+            least_transit: least_transit(&profile),
             profile,
             queue,
             wire,
@@ -140,7 +143,7 @@ impl Port {
         self.stats.sojourn = self.stats.sojourn + (now - queued.since);
         self.stats.departed += 1;
         let done = self.profile.finish(now, queued.packet.wire);
-        self.earliest_arrival = done + least_transit(&self.profile, done);
+        self.earliest_arrival = done + self.least_transit;
         self.transmitting = Some((done, queued));
     }
 
@@ -206,9 +209,9 @@ impl OnWire {
     }
 }
 
-/// The least time from a departure at `departed` to the arrival.
-fn least_transit(profile: &Profile, departed: Time) -> Span {
-    let delay = Span::from(profile.delay_at(departed)).as_picos();
+/// The least delay, less the most by which jitter can shorten it.
+fn least_transit(profile: &Profile) -> Span {
+    let delay = Span::from(profile.least_delay()).as_picos();
     let sigma = Span::from(profile.jitter().sigma()).as_picos();
     Span::from_picos(delay.saturating_sub(sigma.saturating_mul(MOST_SIGMAS)))
 }
