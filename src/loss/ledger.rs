@@ -18,6 +18,8 @@ use crate::units::Bytes;
 pub struct Ledger {
     /// In order of departure; a record stays until everything before it has met its fate.
     records: VecDeque<Record>,
+    /// Where the record after the one acknowledged last is: most acknowledgements name the next one.
+    after_acked: usize,
     /// Sum of `Record::outstanding`.
     outstanding: Bytes,
     /// Bytes in flight as the transport counts them, carried forward between its reports.
@@ -74,6 +76,7 @@ impl Ledger {
     pub fn new(now: Instant) -> Self {
         Self {
             records: VecDeque::new(),
+            after_acked: 0,
             outstanding: Bytes::ZERO,
             in_flight: Bytes::ZERO,
             delivered: Bytes::ZERO,
@@ -126,10 +129,11 @@ impl Ledger {
 
     /// Books one newly acknowledged packet of the ACK frame at hand.
     pub fn on_acked(&mut self, sent: Instant, bytes: Bytes) {
-        let Ok(index) = self.records.binary_search_by_key(&sent, |record| record.snapshot.sent) else {
+        let Some(index) = self.find(sent) else {
             self.audit.unknown_acks += 1;
             return;
         };
+        self.after_acked = index + 1;
         let record = &mut self.records[index];
         let bytes = bytes.min(record.outstanding);
         record.outstanding -= bytes;
@@ -255,6 +259,13 @@ impl Ledger {
         self.audit
     }
 
+    fn find(&self, sent: Instant) -> Option<usize> {
+        match self.records.get(self.after_acked) {
+            Some(record) if record.snapshot.sent == sent => Some(self.after_acked),
+            _ => self.records.binary_search_by_key(&sent, |record| record.snapshot.sent).ok(),
+        }
+    }
+
     /// Takes the outstanding path MTU probe off the books; its size.
     fn take_probe(&mut self) -> Bytes {
         let probe = self
@@ -330,6 +341,7 @@ impl Ledger {
     fn forget_settled(&mut self) {
         while self.records.front().is_some_and(|record| record.outstanding.is_zero()) {
             self.records.pop_front();
+            self.after_acked = self.after_acked.saturating_sub(1);
         }
     }
 }
