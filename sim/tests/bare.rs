@@ -188,7 +188,7 @@ fn late_packets_show_that_their_loss_was_spurious() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the path does: all bytes arrive, nothing is left on the books, and the sender's count
     /// of what is in flight is the ledger's.
