@@ -106,17 +106,27 @@ impl World {
 
     /// Runs until `end`, or until nothing is left to happen, or until every host has finished.
     pub fn run_until(&mut self, end: Time) {
-        while let Some(&Reverse((at, _, source))) = self.events.peek() {
-            if at > end || self.hosts.iter().all(|slot| slot.host.is_finished()) {
-                break;
-            }
-            self.events.pop();
-            self.now = at;
-            match source {
-                Source::Host(host) => self.on_host_event(host),
-                Source::Port(port) => self.on_port_event(port),
-            }
+        while self.step(end) {}
+    }
+
+    /// Lets the next event happen, unless it lies beyond `end` or every host has finished.
+    pub fn step(&mut self, end: Time) -> bool {
+        let Some(&Reverse((at, _, source))) = self.events.peek() else { return false };
+        if at > end || self.is_finished() {
+            return false;
         }
+        self.events.pop();
+        self.now = at;
+        match source {
+            Source::Host(host) => self.on_host_event(host),
+            Source::Port(port) => self.on_port_event(port),
+        }
+        true
+    }
+
+    /// Whether every host has finished.
+    pub fn is_finished(&self) -> bool {
+        self.hosts.iter().all(|slot| slot.host.is_finished())
     }
 
     fn on_host_event(&mut self, id: usize) {
