@@ -1,9 +1,16 @@
 //! Hosts: what sends and receives.
 
+pub mod bare;
+mod batched;
+mod flow;
 mod null_crypto;
 pub mod quic;
 mod stats;
+pub mod tcp;
+pub mod udp;
 
+pub use batched::Batched;
+pub use flow::{AckPolicy, FlowHost, FlowOptions, Traffic};
 pub use stats::{FlowStats, Progress, RttSummary};
 
 use std::any::Any;
