@@ -21,7 +21,7 @@ fn download(
     seed: u64,
 ) -> (World, HostId, HostId) {
     let mut world = World::new();
-    let ports = [path.forward.clone(), path.reverse.clone()];
+    let ports = [path.forward, path.reverse];
     let mut index = 0;
     let ports = ports.map(|profile| {
         index += 1;
@@ -57,17 +57,17 @@ fn a_fixed_rate_download_runs_at_its_rate() {
         let (mut world, client, server) =
             download(&path, Law::fixed(rate, Bytes::mb(1)), bytes, protection, 1);
         let wall = t.elapsed();
-        let any: &mut dyn std::any::Any = world.host(client);
-        let progress = any.downcast_mut::<QuicHost>().unwrap().progress();
+        let progress = world.host(client).progress().unwrap();
+        let sent = world.host(server).progress().unwrap();
+        println!("{:?}", world.host(server).stats());
         let any: &mut dyn std::any::Any = world.host(server);
         let server = any.downcast_mut::<QuicHost>().unwrap();
-        let sent = server.progress();
         let took = progress.finished.unwrap().since_start() - sent.first_sent.unwrap().since_start();
         println!(
             "{protection:?} {} Mbit/s, wall {wall:?}, {:?}",
             800.0 / took.as_secs_f64(),
-            server.stats().unwrap().path
+            server.connection_stats().unwrap().path
         );
-        println!("{:?}", server.stats().unwrap().proto.path);
+        println!("{:?}", server.connection_stats().unwrap().proto.path);
     }
 }

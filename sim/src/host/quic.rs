@@ -19,7 +19,8 @@ use warprate::conn::{BatchLimits, ConnectionStats};
 use warpunits::Bytes;
 
 use super::null_crypto::{NullClient, NullServer};
-use super::{Context, Host};
+use super::stats::RttSamples;
+use super::{Context, FlowStats, Host, Progress};
 use crate::packet::{Body, Packet, RouteId};
 
 /// How packets are protected.
@@ -55,25 +56,9 @@ pub struct QuicHost {
     stream: Option<StreamId>,
     left: Option<Bytes>,
     progress: Progress,
+    watch: Watch,
     batch: Vec<u8>,
     is_closing: bool,
-}
-
-/// What the application saw, in simulated time.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Progress {
-    /// The handshake was complete.
-    pub connected: Option<Time>,
-    /// The first datagram with stream data left.
-    pub first_sent: Option<Time>,
-    /// The last byte was readable.
-    pub finished: Option<Time>,
-    /// Stream bytes read.
-    pub received: Bytes,
-    /// When stream bytes were last read.
-    pub last_received: Option<Time>,
-    /// The connection ended with an error.
-    pub has_failed: bool,
 }
 
 /// What both ends need to find each other.
@@ -124,18 +109,14 @@ impl QuicHost {
             stream: None,
             left,
             progress: Progress::default(),
+            watch: Watch::new(),
             batch: Vec::new(),
             is_closing: false,
         }
     }
 
-    /// What the application saw.
-    pub fn progress(&self) -> Progress {
-        self.progress
-    }
-
-    /// What the connection did.
-    pub fn stats(&self) -> Option<ConnectionStats> {
+    /// What the connection did, in the library's own words.
+    pub fn connection_stats(&self) -> Option<ConnectionStats> {
         self.connection.as_ref().map(|(_, core)| core.stats())
     }
 
@@ -167,6 +148,27 @@ impl QuicHost {
             launch(self.route, &transmit, &self.batch, cx);
         }
         self.forward_events(cx.now);
+        self.observe(cx.now);
+    }
+
+    /// Notes what happened since the last look; the receiver of a download has no flow to watch.
+    fn observe(&mut self, now: Time) {
+        let Some((_, core)) = self.connection.as_ref().filter(|_| self.role != Role::Receive) else { return };
+        let stats = core.stats();
+        if stats.path.delivered > self.watch.delivered {
+            self.watch.delivered = stats.path.delivered;
+            if let Some(rtt) = stats.path.rtt {
+                self.watch.rtt.add(rtt.latest);
+            }
+        }
+        if self.watch.first_loss.is_none() && !stats.path.lost.is_zero() {
+            self.watch.first_loss = Some(now);
+        }
+        // A loss is a congestion event for the state machine, too; several packets share one event.
+        let events = stats.proto.path.congestion_events;
+        if self.watch.first_mark.is_none() && events > 0 && stats.path.lost.is_zero() {
+            self.watch.first_mark = Some(now);
+        }
     }
 
     /// Passes events between connection, endpoint and application.
@@ -241,21 +243,9 @@ impl QuicHost {
             core.inner().close(self.origin + now.since_start(), VarInt::from_u32(0), Data::new());
         }
     }
-}
 
-impl Host for QuicHost {
-    fn wake(&mut self, cx: &mut Context<'_>) {
-        if self.connection.is_none() && self.role == Role::Receive {
-            self.connect(cx.now);
-        }
-        let now = self.instant(cx.now);
-        if let Some((_, core)) = &mut self.connection {
-            core.handle_timeout(now);
-        }
-        self.settle(cx);
-    }
-
-    fn receive(&mut self, packet: Packet, cx: &mut Context<'_>) {
+    /// Passes a packet to the endpoint and its connection.
+    fn take_in(&mut self, packet: Packet, cx: &mut Context<'_>) {
         let Body::Datagram(data) = packet.body else { return };
         let now = self.instant(cx.now);
         let mut response = Vec::new();
@@ -278,6 +268,30 @@ impl Host for QuicHost {
             Some(DatagramEvent::Response(transmit)) => launch(self.route, &transmit, &response, cx),
             None => {}
         }
+    }
+}
+
+impl Host for QuicHost {
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        if self.connection.is_none() && self.role == Role::Receive {
+            self.connect(cx.now);
+        }
+        let now = self.instant(cx.now);
+        if let Some((_, core)) = &mut self.connection {
+            core.handle_timeout(now);
+        }
+        self.settle(cx);
+    }
+
+    fn receive(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        self.take_in(packet, cx);
+        self.settle(cx);
+    }
+
+    fn receive_all(&mut self, packets: &mut Vec<Packet>, cx: &mut Context<'_>) {
+        for packet in packets.drain(..) {
+            self.take_in(packet, cx);
+        }
         self.settle(cx);
     }
 
@@ -298,6 +312,38 @@ impl Host for QuicHost {
             // The receiver tells.
             Role::Send(_) => true,
         }
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        Some(self.progress)
+    }
+
+    fn stats(&self) -> Option<FlowStats> {
+        let stats = self.connection_stats()?;
+        Some(FlowStats {
+            datagrams_sent: stats.proto.udp_tx.datagrams,
+            packets_lost: stats.proto.path.lost_packets,
+            bytes_lost: stats.path.lost,
+            rtt: self.watch.rtt.summary(),
+            first_loss: self.watch.first_loss,
+            first_mark: self.watch.first_mark,
+            ..FlowStats::default()
+        })
+    }
+}
+
+/// What the connection's counters do not keep: when things first happened, and each round-trip time.
+#[derive(Debug)]
+struct Watch {
+    delivered: Bytes,
+    rtt: RttSamples,
+    first_loss: Option<Time>,
+    first_mark: Option<Time>,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { delivered: Bytes::ZERO, rtt: RttSamples::new(), first_loss: None, first_mark: None }
     }
 }
 
