@@ -2,16 +2,17 @@
 //!
 //! Read the modules in this order:
 //!
-//! | module    | question |
-//! |-----------|----------|
-//! | `time`    | what is a moment, and which way does it round? |
-//! | `random`  | what is the n-th random number of this link? |
-//! | `profile` | what is a link like? |
-//! | `wire`    | when does what has left the transmitter arrive? |
-//! | `link`    | what becomes of a packet that is offered now? |
-//! | `path`    | which two links make up a path? |
-//! | `oracle`  | how fast could a transfer over this path be? |
-//! | `relay`   | how do real UDP programs meet these links? (Unix) |
+//! | module     | question |
+//! |------------|----------|
+//! | `time`     | what is a moment, and which way does it round? |
+//! | `random`   | what is the n-th random number of this link? |
+//! | `schedule` | what is the rate now, and when has a packet left? |
+//! | `profile`  | what is a link like? |
+//! | `wire`     | when does what has left the transmitter arrive? |
+//! | `link`     | what becomes of a packet that is offered now? |
+//! | `path`     | which two links make up a path? |
+//! | `oracle`   | how fast could a transfer over this path be? |
+//! | `relay`    | how do real UDP programs meet these links? (Unix) |
 //!
 //! A simulator drives a [`Link`] with its own clock:
 //! ```
@@ -39,15 +40,17 @@ mod profile;
 mod random;
 #[cfg(unix)]
 mod relay;
+mod schedule;
 mod time;
 mod wire;
 
 pub use link::{Fate, Link, Loss, Queue, wire_bytes};
 pub use oracle::{Transfer, oracle};
 pub use path::{PathProfile, bdp};
-pub use profile::{Jitter, Order, Probability, Profile, ProfileError, serialisation};
+pub use profile::{Jitter, Order, Probability, Profile, ProfileError};
 pub use random::{RandomStream, link_seed};
 #[cfg(unix)]
 pub use relay::{DirectionStats, Lateness, RelayError, RelayStats, UdpRelay};
+pub use schedule::serialisation;
 pub use time::{Span, Time};
 pub use wire::Wire;

@@ -5,19 +5,21 @@
 //! transfer and the seed. *Out:* a duration to divide others' times by. It runs the same forward
 //! [`Link`] with the same seed that a simulation would. *May import:* `link`, `path`, `time`.
 //!
-//! It never fills the queue, always knows after one base RTT (two-way delay plus the packet's own
-//! serialisation) that a packet was lost, and never loses an acknowledgement. It sends nothing
-//! twice in advance, so a sender that adds redundancy at the tail can beat it.
+//! It never fills the queue, always knows after one base RTT (the two-way delay of the moment plus a
+//! full packet's own serialisation) that a packet was lost, and never loses an acknowledgement. It
+//! sends nothing twice in advance, so a sender that adds redundancy at the tail can beat it; so
+//! can one that waits for a delay to shrink. Outages and slots of the reverse link do not hold its
+//! knowledge up.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use warpunits::Bytes;
 
 use crate::link::{Fate, Link, wire_bytes};
 use crate::path::PathProfile;
-use crate::profile::serialisation;
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 /// What the oracle is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +64,24 @@ fn run(mut link: Link, path: &PathProfile, transfer: &Transfer, count: u64) -> T
     let last_stream_bytes = transfer.bytes - transfer.stream_per_datagram.times(count - 1);
     let last = full - (transfer.stream_per_datagram - last_stream_bytes);
     let size = |index| if index + 1 == count { last } else { full };
-    let rtt = Span::from(path.rtt()) + serialisation(full, path.forward.rate());
+    // When the sender knows of the loss of what it began to send at `now`.
+    let known = |now| {
+        let departed = path.forward.finish(now, full);
+        let arrived = departed + path.forward.delay_at(departed).into();
+        arrived + path.reverse.delay_at(arrived).into()
+    };
 
     let mut next_fresh = 0;
-    // Lost datagrams with the moment when the sender knows; sent in order, so known in order.
-    let mut repairs: VecDeque<(Time, u64)> = VecDeque::new();
+    // Lost datagrams by the moment when the sender knows, then in the order of sending. A delay that
+    // shrinks lets it know of a later one first.
+    let mut repairs: BinaryHeap<Reverse<(Time, u64, u64)>> = BinaryHeap::new();
+    let mut lost = 0;
     let mut finished = Time::START;
     loop {
         let idle = link.idle_at();
-        let (now, index) = match (repairs.front().copied(), next_fresh < count) {
-            (Some((known, index)), more) if known <= idle || !more => {
-                repairs.pop_front();
+        let (now, index) = match (repairs.peek().copied(), next_fresh < count) {
+            (Some(Reverse((known, _, index))), more) if known <= idle || !more => {
+                repairs.pop();
                 (known.max(idle), index)
             }
             (_, true) => {
@@ -83,7 +92,10 @@ fn run(mut link: Link, path: &PathProfile, transfer: &Transfer, count: u64) -> T
         };
         match link.offer(now, size(index)) {
             Fate::Delivered { at, .. } => finished = finished.max(at),
-            Fate::Lost(_) => repairs.push_back((now + rtt, index)),
+            Fate::Lost(_) => {
+                repairs.push(Reverse((known(now), lost, index)));
+                lost += 1;
+            }
         }
     }
 }

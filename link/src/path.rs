@@ -13,7 +13,7 @@ use crate::profile::{Jitter, Probability, Profile, ProfileError};
 use crate::random::link_seed;
 
 /// A path between a sender of data and its receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathProfile {
     /// What the data passes.
     pub forward: Profile,
@@ -61,14 +61,17 @@ impl PathProfile {
         Self { forward: self.forward.with_buffer(buffer), reverse: self.reverse.with_buffer(buffer) }
     }
 
-    /// The base two-way delay: without queueing, jitter or serialisation.
+    /// The base two-way delay before any delay step: without queueing, jitter, slots or serialisation.
     pub fn rtt(&self) -> Duration {
         self.forward.delay() + self.reverse.delay()
     }
 
     /// The forward and the reverse link of a run with this seed.
     pub fn links(&self, seed: u64) -> (Link, Link) {
-        (Link::new(self.forward, link_seed(seed, 0)), Link::new(self.reverse, link_seed(seed, 1)))
+        (
+            Link::new(self.forward.clone(), link_seed(seed, 0)),
+            Link::new(self.reverse.clone(), link_seed(seed, 1)),
+        )
     }
 }
 

@@ -2,31 +2,36 @@
 //!
 //! *What it decides:* which descriptions of a link make sense. *In:* numbers from people and
 //! files. *Out:* a [`Profile`] that the link need not doubt, or a [`ProfileError`] that names the
-//! field and says what it should be. *May import:* units, `time`.
+//! field and says what it should be. *May import:* units, `time`, `schedule`.
 
 use std::fmt;
 use std::time::Duration;
 
 use warpunits::{Bytes, Rate};
 
+use crate::schedule::{Outage, RateSchedule, Steps};
 use crate::time::{Span, Time};
 
-/// One direction of a path: a transmitter behind a queue, then a delay.
+/// One direction of a path: a transmitter behind a queue, then a wire.
 ///
 /// The packet passes, in this order: a byte-limited first-in-first-out buffer, the transmitter at
-/// `rate`, random loss, and the delay with its jitter. A packet that is lost at random has therefore taken
+/// the rate of the moment, random loss, the delay of the moment of departure with its jitter, and
+/// the slots in which the far end takes packets. A packet that is lost at random has therefore taken
 /// its time on the transmitter, as on a radio link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Moments in schedules count from the link's start. Clones are cheap: they share the schedules.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    rate: Rate,
-    delay: Duration,
+    rates: RateSchedule,
+    delays: Steps<Duration>,
     buffer: Bytes,
     loss: Probability,
     jitter: Jitter,
+    slots: Duration,
 }
 
 impl Profile {
-    /// A link without loss or jitter.
+    /// A link whose rate and delay do not change, without loss, jitter or slots.
     ///
     /// `rate` counts wire bytes (see [`wire_bytes`](crate::wire_bytes)); [`Rate::MAX`] means that
     /// packets take no time to send and never queue. `delay` is one-way. `buffer` is what may
@@ -40,7 +45,14 @@ impl Profile {
             return Err(ProfileError::new("rate", rate, "a rate above zero"));
         }
         let delay = at_most_a_day("delay", delay)?;
-        Ok(Self { rate, delay, buffer, loss: Probability::ZERO, jitter: Jitter::NONE })
+        Ok(Self {
+            rates: RateSchedule::constant(rate),
+            delays: Steps::constant(delay),
+            buffer,
+            loss: Probability::ZERO,
+            jitter: Jitter::NONE,
+            slots: Duration::ZERO,
+        })
     }
 
     /// The same link losing packets independently with this probability. Default: none.
@@ -61,14 +73,107 @@ impl Profile {
         Self { buffer, ..self }
     }
 
-    /// Wire bytes per second that leave the queue.
-    pub fn rate(&self) -> Rate {
-        self.rate
+    /// The same link whose rate changes: each step is a moment since the link's start and the rate
+    /// from then on; before the first, the rate is that of [`Profile::new`]. These steps replace
+    /// earlier ones. Default: none.
+    ///
+    /// A packet in transmission at a step goes on at the new rate. A rate of zero is an outage, as
+    /// in [`with_outages`](Self::with_outages).
+    ///
+    /// # Errors
+    /// When the moments do not strictly increase or lie beyond 100 days, or when the last rate is zero
+    /// (what waits then would never arrive).
+    pub fn with_rate_steps(self, steps: Vec<(Duration, Rate)>) -> Result<Self, ProfileError> {
+        let moments = increasing(RATE_STEPS, steps.iter().map(|(at, _)| *at))?;
+        if let Some((_, last)) = steps.last().filter(|(_, last)| last.is_zero()) {
+            return Err(ProfileError::new(RATE_STEPS, last, "a last rate above zero"));
+        }
+        let later = moments.into_iter().zip(steps).map(|(at, (_, rate))| (at, rate)).collect();
+        Ok(Self { rates: self.rates.with_steps(later), ..self })
     }
 
-    /// The one-way delay after the transmitter, without jitter.
+    /// The same link with a transmitter that stands still at times: each outage is a moment since
+    /// the link's start and a length. These outages replace earlier ones; they combine with
+    /// [rate steps](Self::with_rate_steps) whichever is set first. Default: none.
+    ///
+    /// During an outage the queue fills and nothing departs; a packet in transmission stays in the
+    /// transmitter and goes on at the outage's end, at the rate that holds then. What has
+    /// departed is unharmed. An outage without length does nothing.
+    ///
+    /// # Errors
+    /// When an outage begins before the one before it ends, lies beyond 100 days, or is longer than a
+    /// day.
+    pub fn with_outages(self, outages: Vec<(Duration, Duration)>) -> Result<Self, ProfileError> {
+        let mut checked: Vec<Outage> = Vec::with_capacity(outages.len());
+        for (at, length) in outages {
+            let from = moment(OUTAGES, at)?;
+            if checked.last().is_some_and(|before| from < before.until) {
+                let at = format!("{at:?}");
+                return Err(ProfileError::new(OUTAGES, at, "after the end of the outage before it"));
+            }
+            let until = from + Span::from(at_most_a_day(OUTAGES, length)?);
+            checked.push(Outage { from, until });
+        }
+        Ok(Self { rates: self.rates.with_outages(checked), ..self })
+    }
+
+    /// The same link whose delay changes: each step is a moment since the link's start and the
+    /// delay of packets that depart from then on; before the first, the delay is that of
+    /// [`Profile::new`]. These steps replace earlier ones. Default: none.
+    ///
+    /// Where the delay shrinks, [`Order`] decides whether later packets overtake those on their way.
+    ///
+    /// # Errors
+    /// When the moments do not strictly increase or lie beyond 100 days, or a delay is longer than a
+    /// day.
+    pub fn with_delay_steps(self, steps: Vec<(Duration, Duration)>) -> Result<Self, ProfileError> {
+        let moments = increasing(DELAY_STEPS, steps.iter().map(|(at, _)| *at))?;
+        let step = |(at, (_, delay))| Ok((at, at_most_a_day(DELAY_STEPS, delay)?));
+        let later: Result<Vec<_>, _> = moments.into_iter().zip(steps).map(step).collect();
+        Ok(Self { delays: Steps::new(self.delays.first(), later?), ..self })
+    }
+
+    /// The same link whose packets reach the far end only at multiples of `period` since the link's
+    /// start, all that have come in since the last one together and in their order. Zero means at
+    /// any time, which is the default.
+    ///
+    /// The model for media that send in turns, with the FIFO transmitter before them for their
+    /// capacity: about 2 ms for a Wi-Fi transmit opportunity, 1 ms for an LTE subframe, 0.5 ms for a
+    /// 5G NR slot at 30 kHz.
+    ///
+    /// # Errors
+    /// When `period` is longer than a day (a mistaken unit).
+    pub fn with_slots(self, period: Duration) -> Result<Self, ProfileError> {
+        Ok(Self { slots: at_most_a_day("slots", period)?, ..self })
+    }
+
+    /// Wire bytes per second that leave the queue before the first rate step, outages aside.
+    pub fn rate(&self) -> Rate {
+        self.rates.first()
+    }
+
+    /// Wire bytes per second that leave the queue at this moment; zero during an outage.
+    pub fn rate_at(&self, moment: Time) -> Rate {
+        self.rates.at(moment)
+    }
+
+    /// When the last bit of a packet of `size` wire bytes has left whose first bit leaves at
+    /// `starts`, rounded up to 1 ps.
+    ///
+    /// Later starts and larger sizes never finish earlier, and nothing finishes during an outage.
+    /// [`Time::NEVER`] where 64 bits end.
+    pub fn finish(&self, starts: Time, size: Bytes) -> Time {
+        self.rates.finish(starts, size)
+    }
+
+    /// The one-way delay after the transmitter before the first delay step, without jitter.
     pub fn delay(&self) -> Duration {
-        self.delay
+        self.delays.first()
+    }
+
+    /// The one-way delay, without jitter, of a packet that leaves the transmitter at this moment.
+    pub fn delay_at(&self, departed: Time) -> Duration {
+        self.delays.at(departed)
     }
 
     /// Wire bytes that may wait, not counting the packet in transmission.
@@ -86,10 +191,10 @@ impl Profile {
         self.jitter
     }
 
-    /// When the last bit of a packet of `size` wire bytes has left whose first bit leaves at
-    /// `starts`, rounded up to 1 ps.
-    pub fn finish(&self, starts: Time, size: Bytes) -> Time {
-        starts + serialisation(size, self.rate)
+    /// The time between two moments at which packets reach the far end; zero when they do so at any
+    /// time.
+    pub fn slots(&self) -> Duration {
+        self.slots
     }
 }
 
@@ -222,19 +327,6 @@ impl ProfileError {
     }
 }
 
-/// The time that `size` wire bytes take at `rate`, rounded up to 1 ps; zero at [`Rate::MAX`] and
-/// for ever at a rate of zero.
-pub fn serialisation(size: Bytes, rate: Rate) -> Span {
-    if size.is_zero() || rate == Rate::MAX {
-        return Span::ZERO;
-    }
-    if rate.is_zero() {
-        return Span::MAX;
-    }
-    let picos = (u128::from(size.get()) * PICOS_PER_SEC).div_ceil(u128::from(rate.as_bytes_per_sec()));
-    Span::from_picos(u64::try_from(picos).unwrap_or(u64::MAX))
-}
-
 fn at_most_a_day(field: &'static str, time: Duration) -> Result<Duration, ProfileError> {
     if time > LONGEST_DELAY {
         return Err(ProfileError::new(field, format!("{time:?}"), "at most a day"));
@@ -242,10 +334,38 @@ fn at_most_a_day(field: &'static str, time: Duration) -> Result<Duration, Profil
     Ok(time)
 }
 
+/// The moment `since_start`, if links live that long.
+fn moment(field: &'static str, since_start: Duration) -> Result<Time, ProfileError> {
+    if since_start > LONGEST_RUN {
+        return Err(ProfileError::new(field, format!("{since_start:?}"), "within 100 days of the start"));
+    }
+    Ok(since_start.into())
+}
+
+fn increasing(
+    field: &'static str,
+    since_start: impl Iterator<Item = Duration>,
+) -> Result<Vec<Time>, ProfileError> {
+    let mut moments: Vec<Time> = Vec::new();
+    for at in since_start {
+        let next = moment(field, at)?;
+        if moments.last().is_some_and(|last| next <= *last) {
+            return Err(ProfileError::new(field, format!("{at:?}"), "later than the step before it"));
+        }
+        moments.push(next);
+    }
+    Ok(moments)
+}
+
+const RATE_STEPS: &str = "rate steps";
+const OUTAGES: &str = "outages";
+const DELAY_STEPS: &str = "delay steps";
+
 /// Light crosses the orbit of Neptune in less; a longer delay is a number in the wrong unit.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-const PICOS_PER_SEC: u128 = 1_000_000_000_000;
+/// Less than half of what [`Time`] holds, so that what waits at the last step still has a time to end.
+const LONGEST_RUN: Duration = Duration::from_secs(100 * 24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -287,5 +407,70 @@ mod tests {
         assert_eq!(p.to_string(), "1.25 %");
         assert_eq!(Probability::percent(100), Probability::ONE);
         assert_eq!(Probability::fraction(1.0), Ok(Probability::ONE));
+    }
+
+    fn link() -> Profile {
+        Profile::new(Rate::mbps(10), Duration::from_millis(20), Bytes::MAX).expect("valid")
+    }
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn schedules_that_run_backwards_are_refused() {
+        let rates = vec![(ms(5), Rate::mbps(1)), (ms(5), Rate::mbps(2))];
+        assert_eq!(
+            message(link().with_rate_steps(rates)),
+            "rate steps: `5ms` is not later than the step before it"
+        );
+        let delays = vec![(ms(5), ms(1)), (ms(4), ms(1))];
+        assert_eq!(
+            message(link().with_delay_steps(delays)),
+            "delay steps: `4ms` is not later than the step before it"
+        );
+        assert_eq!(
+            message(link().with_outages(vec![(ms(5), ms(10)), (ms(14), ms(1))])),
+            "outages: `14ms` is not after the end of the outage before it"
+        );
+        assert!(link().with_outages(vec![(ms(5), ms(10)), (ms(15), ms(1))]).is_ok());
+    }
+
+    #[test]
+    fn a_schedule_that_never_ends_is_refused() {
+        let dead = vec![(ms(5), Rate::ZERO)];
+        assert_eq!(
+            message(link().with_rate_steps(dead)),
+            "rate steps: `0 bit/s` is not a last rate above zero"
+        );
+        let revived = vec![(ms(5), Rate::ZERO), (ms(6), Rate::mbps(1))];
+        assert!(link().with_rate_steps(revived).is_ok());
+    }
+
+    #[test]
+    fn schedules_in_the_wrong_unit_are_refused() {
+        let (years, days) = (Duration::from_secs(100_000_000), Duration::from_secs(90_000));
+        assert_eq!(
+            message(link().with_rate_steps(vec![(years, Rate::MAX)])),
+            "rate steps: `100000000s` is not within 100 days of the start"
+        );
+        assert_eq!(
+            message(link().with_delay_steps(vec![(ms(1), days)])),
+            "delay steps: `90000s` is not at most a day"
+        );
+        assert_eq!(
+            message(link().with_outages(vec![(ms(1), days)])),
+            "outages: `90000s` is not at most a day"
+        );
+        assert_eq!(message(link().with_slots(days)), "slots: `90000s` is not at most a day");
+    }
+
+    #[test]
+    fn a_schedule_replaces_the_one_before_it() {
+        let first = link().with_rate_steps(vec![(ms(5), Rate::mbps(1))]).expect("valid");
+        let second = first.with_rate_steps(vec![(ms(7), Rate::mbps(2))]).expect("valid");
+        assert_eq!(second.rate_at(Time::from(ms(6))), Rate::mbps(10));
+        assert_eq!(second.rate_at(Time::from(ms(7))), Rate::mbps(2));
+        assert_eq!(second.with_rate_steps(Vec::new()), Ok(link()));
     }
 }

@@ -51,7 +51,8 @@ impl UdpRelay {
     ///
     /// The relay holds what the links hold: at most their buffers and what their delays store.
     /// Wire bytes are counted for the IP version of `server`. The seed decides which datagrams are
-    /// lost and how jitter falls, by the order in which they reach the relay.
+    /// lost and how jitter falls, by the order in which they reach the relay. The schedules of the links
+    /// and their slots count from this call.
     ///
     /// # Errors
     /// When `server` cannot be sent to, or a socket or the thread cannot be had.

@@ -5,12 +5,17 @@
 //! know who decides which packet leaves next: a [`Link`](crate::Link) puts a first-in-first-out queue before
 //! it, a simulator's port a queue discipline. *May import:* `time`, `random`, `profile`.
 //!
-//! For packet n that departed at t, on a link that loses with probability p and delays by d:
+//! For packet n that departed at t, on a link that loses with probability p, delays by d(t) and
+//! releases every s, these steps in this order:
 //! ```text
-//! lost = draw(loss, n) < p
-//! at   = t + max(0, d + draw(jitter, n)·σ)   picoseconds
-//! Fifo: at least the `at` of every packet carried before
+//! lost     = draw(loss, n) < p                    holds nobody up
+//! reaches  = t + max(0, d(t) + draw(jitter, n)·σ) picoseconds
+//!            Fifo: at least that of every packet carried before
+//! at       = ⌈reaches / s⌉ · s                    without slots: reaches
 //! ```
+//! Slots come last, so that jitter and steps of the delay move packets between slots and never out
+//! of them. The packets of one slot have the same `at` and arrive in the order in which they were
+//! carried, which is the caller's to keep; so packets overtake each other only into an earlier slot.
 
 use crate::profile::{Order, Profile};
 use crate::random::RandomStream;
@@ -22,18 +27,18 @@ pub struct Wire {
     profile: Profile,
     loss: RandomStream,
     jitter: RandomStream,
-    /// The latest arrival so far.
-    last_arrival: Time,
+    /// The latest moment so far at which a packet reached the far end, before slots.
+    last_reached: Time,
 }
 
 impl Wire {
     /// An empty wire. Wires of one run need different seeds: see [`link_seed`](crate::link_seed).
     pub fn new(profile: &Profile, seed: u64) -> Self {
         Self {
-            profile: *profile,
+            profile: profile.clone(),
             loss: RandomStream::new(seed, LOSS),
             jitter: RandomStream::new(seed, JITTER),
-            last_arrival: Time::START,
+            last_reached: Time::START,
         }
     }
 
@@ -47,22 +52,29 @@ impl Wire {
         if self.loss.happens(draw, self.profile.loss()) {
             return None;
         }
-        let at = departed + self.delay(draw);
-        Some(match self.profile.jitter().order() {
-            Order::Reorder => at,
-            Order::Fifo => {
-                self.last_arrival = self.last_arrival.max(at);
-                self.last_arrival
-            }
-        })
+        let mut reaches = departed + self.delay(draw, departed);
+        if self.profile.jitter().order() == Order::Fifo {
+            self.last_reached = self.last_reached.max(reaches);
+            reaches = self.last_reached;
+        }
+        Some(self.next_slot(reaches))
     }
 
     /// Delay and jitter of one packet.
-    fn delay(&self, draw: u64) -> Span {
-        let delay = i128::from(Span::from(self.profile.delay()).as_picos());
+    fn delay(&self, draw: u64, departed: Time) -> Span {
+        let delay = i128::from(Span::from(self.profile.delay_at(departed)).as_picos());
         let sigma = Span::from(self.profile.jitter().sigma()).as_picos();
         let varied = delay + self.jitter.normal(draw, sigma);
         Span::from_picos(u64::try_from(varied.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// The first moment from `reaches` on at which packets are released.
+    fn next_slot(&self, reaches: Time) -> Time {
+        let period = Span::from(self.profile.slots()).as_picos();
+        if period == 0 {
+            return reaches;
+        }
+        Time::from_picos(reaches.as_picos().checked_next_multiple_of(period).unwrap_or(u64::MAX))
     }
 }
 

@@ -176,7 +176,7 @@ fn seeds_and_links_lose_independently() {
     let n = 100_000;
     let p = Probability::percent(10);
     let lossy = profile(Rate::MAX, NO_DELAY, Bytes::ZERO).with_loss(p);
-    let runs = [1, 2, link_seed(1, 0), link_seed(1, 1)].map(|seed| fates(lossy, seed, n));
+    let runs = [1, 2, link_seed(1, 0), link_seed(1, 1)].map(|seed| fates(lossy.clone(), seed, n));
     for (i, a) in runs.iter().enumerate() {
         for b in &runs[..i] {
             let both = a.iter().zip(b).filter(|(a, b)| is_random_loss(a) && is_random_loss(b)).count();
@@ -189,9 +189,9 @@ fn seeds_and_links_lose_independently() {
 fn jitter_does_not_change_which_packets_are_lost() {
     let plain =
         profile(Rate::mbps(100), Duration::from_millis(5), Bytes::ZERO).with_loss(Probability::percent(7));
-    let expected: Vec<bool> = fates(plain, 9, 10_000).iter().map(is_random_loss).collect();
+    let expected: Vec<bool> = fates(plain.clone(), 9, 10_000).iter().map(is_random_loss).collect();
     for order in [Order::Fifo, Order::Reorder] {
-        let varied = plain.with_jitter(jitter(Duration::from_millis(3), order));
+        let varied = plain.clone().with_jitter(jitter(Duration::from_millis(3), order));
         assert_eq!(fates(varied, 9, 10_000).iter().map(is_random_loss).collect::<Vec<_>>(), expected);
     }
 }
@@ -200,7 +200,7 @@ fn jitter_does_not_change_which_packets_are_lost() {
 fn loss_does_not_change_when_the_others_arrive() {
     let jitter = jitter(Duration::from_millis(3), Order::Reorder);
     let plain = profile(Rate::mbps(100), Duration::from_millis(20), Bytes::ZERO).with_jitter(jitter);
-    let lossy = fates(plain.with_loss(Probability::percent(30)), 9, 10_000);
+    let lossy = fates(plain.clone().with_loss(Probability::percent(30)), 9, 10_000);
     for (with_loss, without) in lossy.iter().zip(fates(plain, 9, 10_000)) {
         assert!(is_random_loss(with_loss) || *with_loss == without);
     }
@@ -209,7 +209,7 @@ fn loss_does_not_change_when_the_others_arrive() {
 #[test]
 fn an_overflow_does_not_shift_the_draws_of_later_packets() {
     let lossy = profile(Rate::mbps(100), NO_DELAY, Bytes::MAX).with_loss(Probability::percent(50));
-    let (mut roomy, mut tight) = (Link::new(lossy, 3), Link::new(lossy.with_buffer(Bytes::ZERO), 3));
+    let (mut roomy, mut tight) = (Link::new(lossy.clone(), 3), Link::new(lossy.with_buffer(Bytes::ZERO), 3));
     for n in 0..10_000 {
         let (a, b) = (roomy.offer(micros(50 * n), FULL), tight.offer(micros(50 * n), FULL));
         assert!(b == Fate::Lost(Loss::Overflow) || is_random_loss(&a) == is_random_loss(&b));
@@ -234,7 +234,7 @@ fn jitter_has_the_mean_and_deviation_asked_for_whatever_is_lost() {
 fn fifo_keeps_order_where_reorder_does_not() {
     let base = profile(Rate::mbps(100), Duration::from_millis(20), Bytes::ZERO);
     let arrivals = |order| -> Vec<Time> {
-        fates(base.with_jitter(jitter(Duration::from_millis(5), order)), 5, 10_000)
+        fates(base.clone().with_jitter(jitter(Duration::from_millis(5), order)), 5, 10_000)
             .into_iter()
             .map(at)
             .collect()
@@ -272,7 +272,7 @@ fn lost_packets_hold_nobody_up() {
     let fifo = profile(Rate::MAX, Duration::from_millis(20), Bytes::ZERO)
         .with_jitter(jitter(Duration::from_millis(5), Order::Fifo))
         .with_loss(Probability::percent(50));
-    let reorder = fifo.with_jitter(jitter(Duration::from_millis(5), Order::Reorder));
+    let reorder = fifo.clone().with_jitter(jitter(Duration::from_millis(5), Order::Reorder));
     let mut latest = Time::START;
     for (fifo, reorder) in fates(fifo, 6, 1_000).into_iter().zip(fates(reorder, 6, 1_000)) {
         if !is_random_loss(&fifo) {
@@ -287,7 +287,7 @@ fn a_link_is_a_queue_and_a_wire() {
     let varied = profile(Rate::mbps(100), Duration::from_millis(5), Bytes::kb(20))
         .with_loss(Probability::percent(20))
         .with_jitter(jitter(Duration::from_millis(3), Order::Fifo));
-    let (mut link, mut wire) = (Link::new(varied, 8), Wire::new(&varied, 8));
+    let (mut link, mut wire) = (Link::new(varied.clone(), 8), Wire::new(&varied, 8));
     let mut overflows = 0;
     for n in 0..10_000 {
         // The packet's number counts those that overflow, too.

@@ -148,8 +148,85 @@ fn acknowledgement_loss_does_not_matter_and_jitter_does() {
 #[test]
 fn the_oracle_needs_no_buffer() {
     let lossy = path().with_data_loss(Probability::percent(20));
-    let bufferless = lossy.with_buffer(Bytes::ZERO);
+    let bufferless = lossy.clone().with_buffer(Bytes::ZERO);
     for seed in 0..20 {
         assert_eq!(oracle(&bufferless, &datagrams(1000), seed), oracle(&lossy, &datagrams(1000), seed));
     }
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[test]
+fn a_changing_rate_takes_its_parts() {
+    // 500 datagrams at 100 Mbit/s, then 500 at half of that.
+    let halved = vec![(times(SERIALISATION, 500), Rate::mbps(50))];
+    let forward = path().forward.with_rate_steps(halved).expect("valid");
+    let took = oracle(&PathProfile { forward, ..path() }, &datagrams(1000), 1);
+    assert_eq!(took, times(SERIALISATION, 1500) + ONE_WAY);
+}
+
+#[test]
+fn an_outage_costs_its_length_and_slots_the_wait_for_the_last() {
+    let forward = path().forward.with_outages(vec![(ms(50), ms(100))]).expect("valid");
+    let clean = oracle(&path(), &datagrams(1000), 1);
+    let out = PathProfile { forward: forward.clone(), ..path() };
+    assert_eq!(oracle(&out, &datagrams(1000), 1), clean + ms(100));
+    // 241.44 ms, of which the next multiple of 7 is 245.
+    let slotted = PathProfile { forward: forward.with_slots(ms(7)).expect("valid"), ..path() };
+    assert_eq!(oracle(&slotted, &datagrams(1000), 1), ms(245));
+}
+
+#[test]
+fn a_repair_waits_for_the_round_trip_of_its_moment() {
+    let lossy = path().with_data_loss(Probability::percent(50));
+    let changing = PathProfile {
+        forward: lossy.forward.with_delay_steps(vec![(ms(30), ms(50))]).expect("valid"),
+        reverse: lossy.reverse.with_delay_steps(vec![(ms(75), ms(5))]).expect("valid"),
+    };
+    // Lost at first: known after 20 + 20 ms. Lost again: sent after 40 ms, known after 50 + 5 ms more.
+    let expected = [
+        SERIALISATION + ms(20),
+        times(SERIALISATION, 2) + ms(20 + 20 + 50),
+        times(SERIALISATION, 3) + ms(20 + 20 + 50 + 5 + 50),
+    ];
+    let mut seen = [0; 3];
+    for seed in 0..50 {
+        let (mut link, _) = changing.links(seed);
+        let is_lost = |fate| matches!(fate, Fate::Lost(_));
+        let losses = (0..).take_while(|_| is_lost(link.offer(link.idle_at(), Bytes::new(1518)))).count();
+        if let Some(&expected) = expected.get(losses) {
+            seen[losses] += 1;
+            assert_eq!(oracle(&changing, &datagrams(1), seed), expected, "{losses} losses");
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen > 2), "{seen:?}");
+}
+
+#[test]
+fn a_repair_that_is_known_first_goes_first() {
+    // The delay shrinks from 200 to 10 ms: of one loss before and one after the step, the later is
+    // known and repaired 190 ms before the earlier.
+    let steps = vec![(ms(0), ms(200)), (ms(10), ms(10))];
+    let path = path()
+        .with_data_loss(Probability::percent(1))
+        .with_jitter(Jitter::new(Duration::ZERO, Order::Reorder).expect("valid"));
+    let path = PathProfile { forward: path.forward.with_delay_steps(steps).expect("valid"), ..path };
+    let mut found = 0;
+    for seed in 0..200 {
+        let (mut link, _) = path.links(seed);
+        let lost: Vec<u64> = (0..152)
+            .filter(|_| matches!(link.offer(link.idle_at(), Bytes::new(1518)), Fate::Lost(_)))
+            .collect();
+        // 82 datagrams depart before the step.
+        if let [early, late] = lost[..]
+            && (early < 82 && (82..150).contains(&late))
+        {
+            found += 1;
+            let known = times(SERIALISATION, early + 1) + ms(200) + ONE_WAY;
+            assert_eq!(oracle(&path, &datagrams(150), seed), known + SERIALISATION + ms(10));
+        }
+    }
+    assert!(found > 5, "{found} seeds lose one before and one after the step");
 }

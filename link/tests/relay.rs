@@ -320,3 +320,17 @@ fn dropping_the_relay_frees_its_port() {
     drop(relay);
     UdpSocket::bind(address).expect("the relay has let go");
 }
+
+#[test]
+fn schedules_count_from_the_start_of_the_relay() {
+    let (client, server) = (socket(), socket());
+    let outage = (Duration::ZERO, Duration::from_millis(150));
+    let path = path(Rate::mbps(100), Duration::from_millis(20));
+    let forward = path.forward.with_outages(vec![outage]).expect("valid");
+    let start = Instant::now();
+    let relay = relay_to(&server, &PathProfile { forward, ..path });
+    client.send_to(b"early", relay.local_addr()).expect("sent");
+    assert_eq!(receive(&server).0, b"early");
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(160), "it came through the outage after {took:?}");
+}
