@@ -86,7 +86,8 @@ impl Made {
 }
 
 /// A factory behind a pointer.
-struct Shared(Arc<dyn LawFactory>);
+#[derive(Clone)]
+pub(crate) struct Shared(pub Arc<dyn LawFactory>);
 
 impl LawFactory for Shared {
     fn build(&self, start: PathStart) -> Box<dyn RateLaw> {

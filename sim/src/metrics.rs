@@ -20,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use warplink::{Span, Time, Transfer, oracle};
 use warpunits::Bytes;
 
+use crate::host::{bare, tcp};
 use crate::scenario::{self, Run};
+use crate::topology::HostKind;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,10 +72,12 @@ pub struct FlowReport {
     pub sent_packets: u64,
     /// Wire bytes sent.
     pub sent_bytes: u64,
-    /// UDP payload declared lost.
+    /// Stream bytes sent again; UDP payload declared lost where the transport does not tell.
     pub retransmitted_bytes: u64,
     /// UDP payload declared lost that was not lost.
     pub spurious_bytes: u64,
+    /// Times that the sender had to probe or start again; `None` where the transport does not tell.
+    pub timeouts: Option<u64>,
     /// Packets dropped by full queues.
     pub overflow_drops: u64,
     /// Packets lost on wires.
@@ -82,21 +86,23 @@ pub struct FlowReport {
     pub self_inflicted_loss: f64,
     /// Wire bytes dropped early.
     pub early_drops_bytes: u64,
-    /// Round-trip times at the end.
+    /// Round-trip times.
     pub rtt: Option<RttReport>,
     /// Received stream bytes at each sample; empty without samples.
     pub received_series: Vec<u64>,
 }
 
-/// A sender's view of its round-trip time.
+/// Round-trip times of a flow, ACK delay included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RttReport {
     /// Least.
     pub min_ns: u64,
-    /// Exponential mean.
-    pub smoothed_ns: u64,
-    /// Exponential mean deviation.
-    pub deviation_ns: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
 }
 
 /// What came of a link.
@@ -175,14 +181,13 @@ fn flow_report(run: &mut Run<'_>, samples: &Samples, index: usize, end: Time) ->
         dropped.random += stats.random_losses;
         dropped.bytes += stats.overflow_bytes + stats.lost_bytes;
     }
-    let retransmitted = stats.as_ref().map_or(Bytes::ZERO, |stats| stats.path.lost);
     let dropped_payload = dropped.bytes - HEADERS.times(dropped.overflow + dropped.random);
     let early = samples.early_drops[index].unwrap_or_else(|| run.overflow_bytes(index));
-    let rtt = stats.as_ref().and_then(|stats| stats.path.rtt);
+    let is_udp = flow.host == HostKind::Udp;
     FlowReport {
         name: flow.name.clone(),
         host: flow.host.name().to_owned(),
-        law: run.flows[index].law.to_string(),
+        law: if is_udp { "-".to_owned() } else { run.flows[index].law.to_string() },
         is_finished: receiver.finished.is_some(),
         has_failed: receiver.has_failed || sender.has_failed,
         connect_ns: receiver.connected.map(|at| nanos(at - Time::from(flow.start))),
@@ -193,16 +198,18 @@ fn flow_report(run: &mut Run<'_>, samples: &Samples, index: usize, end: Time) ->
         steady_bps: steady_bps(samples, index, end),
         sent_packets: sent.0,
         sent_bytes: sent.1.get(),
-        retransmitted_bytes: retransmitted.get(),
-        spurious_bytes: (retransmitted - dropped_payload).get(),
+        retransmitted_bytes: stats.retransmitted.unwrap_or(stats.bytes_lost).get(),
+        spurious_bytes: (stats.bytes_lost - dropped_payload).get(),
+        timeouts: stats.timeouts,
         overflow_drops: dropped.overflow,
         random_losses: dropped.random,
         self_inflicted_loss: ratio(dropped.overflow, sent.0),
         early_drops_bytes: early.get(),
-        rtt: rtt.map(|rtt| RttReport {
+        rtt: stats.rtt.map(|rtt| RttReport {
             min_ns: nanos(rtt.min.into()),
-            smoothed_ns: nanos(rtt.smoothed.into()),
-            deviation_ns: nanos(rtt.deviation.into()),
+            mean_ns: nanos(rtt.mean.into()),
+            p95_ns: nanos(rtt.p95.into()),
+            max_ns: nanos(rtt.max.into()),
         }),
         received_series: samples.received[index].iter().map(|bytes| bytes.get()).collect(),
     }
@@ -244,8 +251,16 @@ fn oracle_bps(run: &Run<'_>, index: usize) -> Option<u64> {
     let flow = &run.topology.flows[index];
     let bytes = flow.bytes?;
     let path = scenario::path(run.topology, flow).ok()?;
-    let datagram = Bytes::new(flow.mtu.into());
-    let transfer = Transfer { bytes, datagram, stream_per_datagram: datagram - STREAM_OVERHEAD };
+    let (datagram, stream_per_datagram) = match flow.host {
+        HostKind::Bare => (bare::DATAGRAM, bare::STREAM_PER_DATAGRAM),
+        // A segment has 52 bytes of headers where a datagram has 28.
+        HostKind::Tcp => (tcp::MSS + Bytes::new(52 - 28), tcp::MSS),
+        HostKind::Quic | HostKind::Udp => {
+            let datagram = Bytes::new(flow.mtu.into());
+            (datagram, datagram - STREAM_OVERHEAD)
+        }
+    };
+    let transfer = Transfer { bytes, datagram, stream_per_datagram };
     // The oracle numbers its forward link 0; a bottleneck elsewhere has other draws of the same law.
     let took = oracle(&path, &transfer, run.options.seed);
     Some(bits_per_sec(bytes, took.into()))
@@ -331,9 +346,9 @@ fn float(n: u128) -> f64 {
     n as f64
 }
 
-/// Short header with an 8-byte connection id and a packet number of 2 to 3 bytes, the stream frame's type,
-/// id and offset, and the tag.
-const STREAM_OVERHEAD: Bytes = Bytes::new(1 + 8 + 2 + 1 + 1 + 4 + 2 + 16);
+/// What a datagram carries beside stream bytes: the short header with its connection id and packet
+/// number, the stream frame's header, and the tag; as the QUIC host has it on average.
+const STREAM_OVERHEAD: Bytes = Bytes::new(32);
 
 /// IPv4, UDP and Ethernet framing.
 const HEADERS: Bytes = Bytes::new(28 + 38);

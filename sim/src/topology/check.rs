@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Flow, Link, Topology};
+use super::{Flow, HostKind, Link, Topology};
+use crate::laws;
 
 /// The place within the document, and what is wrong there.
 type Problem = (String, String);
@@ -34,7 +35,8 @@ impl Topology {
 
     fn check_flow(&self, at: &str, flow: &Flow) -> Result<(), Problem> {
         for (direction, route) in [("forward", &flow.forward), ("reverse", &flow.reverse)] {
-            if route.is_empty() {
+            let is_one_way = flow.host == HostKind::Udp && direction == "reverse";
+            if route.is_empty() && !is_one_way {
                 return problem(format!("{at}.{direction}"), "no link, expected at least one");
             }
             for (index, name) in route.iter().enumerate() {
@@ -55,11 +57,55 @@ impl Topology {
                 "not before the end of the run, expected less than `duration`",
             );
         }
-        if !DATAGRAMS.contains(&flow.mtu) {
-            let what = format!("{}, expected a datagram of {DATAGRAMS:?} bytes", flow.mtu);
+        flow.check(at)
+    }
+}
+
+impl Flow {
+    /// Fields that must fit the kind of host.
+    fn check(&self, at: &str) -> Result<(), Problem> {
+        if !DATAGRAMS.contains(&self.mtu) {
+            let what = format!("{}, expected a datagram of {DATAGRAMS:?} bytes", self.mtu);
             return problem(format!("{at}.mtu"), what);
         }
-        Ok(())
+        let receiver = self.receiver.unwrap_or_default();
+        if receiver.ack_every == Some(0) {
+            return problem(format!("{at}.receiver.ack_every"), "0, expected a number of packets above zero");
+        }
+        let kind = self.host;
+        let is_udp = kind == HostKind::Udp;
+        let is_quic = kind == HostKind::Quic;
+        let is_foreign =
+            self.law.as_ref().and_then(|law| laws::find(law.name())).is_some_and(laws::Entry::is_foreign);
+        let misfits = [
+            ("law", is_udp && self.law.is_some()),
+            ("law", !is_udp && !is_quic && (is_foreign || self.law.is_none())),
+            ("bytes", is_udp && self.bytes.is_some()),
+            ("receiver", is_udp && self.receiver.is_some()),
+            ("receiver.ack_every", is_quic && receiver.ack_every.is_some()),
+            ("receiver.ack_delay", is_quic && receiver.ack_delay.is_some()),
+            ("cipher", !is_quic && self.cipher != Default::default()),
+            ("mtu", (kind == HostKind::Bare || kind == HostKind::Tcp) && self.mtu != super::default_mtu()),
+            ("rate", !is_udp && self.rate.is_some()),
+            ("on_off", !is_udp && self.on_off.is_some()),
+            ("stop", !is_udp && self.stop.is_some()),
+        ];
+        if let Some((field, _)) = misfits.iter().find(|(_, is_misfit)| *is_misfit) {
+            let what = match *field {
+                "law" if !is_udp => {
+                    format!(
+                        "expected a law of warprate's on a host of the kind `{}`, since quinn's need quinn",
+                        kind.name()
+                    )
+                }
+                _ => format!("a host of the kind `{}` has no such choice", kind.name()),
+            };
+            return problem(format!("{at}.{field}"), what);
+        }
+        match (is_udp, self.rate) {
+            (true, None) => problem(format!("{at}.rate"), "missing, expected the rate of the `udp` sender"),
+            _ => Ok(()),
+        }
     }
 }
 

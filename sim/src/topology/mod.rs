@@ -16,7 +16,7 @@
 //!     "flows": [{ "law": "fixed", "bytes": "10 MB", "forward": ["bottleneck"], "reverse": ["return"] }]
 //! }"#;
 //! let topology = Topology::read("lossy.json", text)?;
-//! assert_eq!(topology.flows[0].law.to_string(), "fixed");
+//! assert_eq!(topology.flows[0].law.as_ref().map(|law| law.name()), Some("fixed"));
 //! let error = Topology::read("lossy.json", &text.replace("1 ms", "1 Mbit/s")).unwrap_err();
 //! assert_eq!(
 //!     error.to_string(),
@@ -154,8 +154,8 @@ pub struct Flow {
     #[serde(default)]
     pub host: HostKind,
     /// The sender's law. Default `quinn-cubic`, as in the library.
-    #[serde(default)]
-    pub law: LawSpec,
+    #[serde(default, deserialize_with = "links::present")]
+    pub law: Option<LawSpec>,
     /// How much is sent; absent means without end.
     #[serde(default, deserialize_with = "text::optional")]
     pub bytes: Option<Bytes>,
@@ -164,8 +164,12 @@ pub struct Flow {
     pub start: Duration,
     /// The links that data passes.
     pub forward: Vec<String>,
-    /// The links that acknowledgements pass.
+    /// The links that acknowledgements pass; none for `udp`.
+    #[serde(default)]
     pub reverse: Vec<String>,
+    /// When the receiver acknowledges. Default: as its kind of host does.
+    #[serde(default, deserialize_with = "links::present")]
+    pub receiver: Option<Receiver>,
     /// How packets are protected. Default `null`: nothing depends on it but the wall time of a run.
     #[serde(default)]
     pub cipher: Cipher,
@@ -175,6 +179,45 @@ pub struct Flow {
     /// UDP payload of a full datagram, known from the start. Default 1452.
     #[serde(default = "default_mtu")]
     pub mtu: u16,
+    /// Wire bytes per second of a `udp` sender.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub rate: Option<Rate>,
+    /// When a `udp` sender is silent. Default never.
+    #[serde(default, deserialize_with = "links::present")]
+    pub on_off: Option<OnOff>,
+    /// When a `udp` sender ends. Default with the run.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub stop: Option<Duration>,
+}
+
+/// When a receiver acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receiver {
+    /// After so many packets (`bare` and `tcp`).
+    #[serde(default, deserialize_with = "links::present")]
+    pub ack_every: Option<u32>,
+    /// At the latest so long after the first of them (`bare` and `tcp`).
+    #[serde(default, deserialize_with = "text::optional")]
+    pub ack_delay: Option<Duration>,
+    /// Arrivals are handed over only at multiples of this time, as by receive offload.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub batch: Option<Duration>,
+}
+
+/// Bursts and silences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnOff {
+    /// Length of a burst.
+    #[serde(deserialize_with = "text::required")]
+    pub on: Duration,
+    /// Length of a silence.
+    #[serde(deserialize_with = "text::required")]
+    pub off: Duration,
+    /// Whether lengths are drawn from exponential distributions of these means.
+    #[serde(default)]
+    pub random: bool,
 }
 
 /// Kinds of hosts.
@@ -184,6 +227,12 @@ pub enum HostKind {
     /// The library's own core over `quinn-proto`.
     #[default]
     Quic,
+    /// A law under the library's control loop without QUIC: for large grids.
+    Bare,
+    /// SACK, a retransmission timeout of at least 200 ms, 4 MB of send buffer.
+    Tcp,
+    /// Cross traffic that heeds nobody.
+    Udp,
 }
 
 impl HostKind {
@@ -191,6 +240,9 @@ impl HostKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Quic => "quic",
+            Self::Bare => "bare",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
         }
     }
 }

@@ -3,20 +3,20 @@
 //! *What it decides:* which hosts, ports and routes stand for the flows and links, and which seeds
 //! they draw from. *In:* a [`Topology`] and [`Options`]. *Out:* a [`Report`].
 
+mod hosts;
+
 use std::time::{Duration, Instant};
 
 use warplink::{PathProfile, Probability, Profile, ProfileError, Time, link_seed};
-use warprate::conn::core::Setup;
-use warprate::conn::{ConnectionStats, TransportConfig};
 use warpunits::{Bytes, Rate};
 
-use crate::host::quic::{Progress, Protection, QuicHost, QuicOptions, Role};
+use crate::host::{FlowStats, Progress};
 use crate::laws;
 use crate::metrics::{self, Report, Samples};
 use crate::packet::{HostId, PortId, RouteId};
 use crate::port::Port;
 use crate::queue::{Fifo, Limit, Queue};
-use crate::topology::{Buffer, Cipher, Discipline, Flow, LawSpec, Link, Topology};
+use crate::topology::{Buffer, Discipline, Flow, LawSpec, Link, Topology};
 use crate::world::World;
 
 /// How a topology is to be run.
@@ -90,10 +90,9 @@ impl<'a> Run<'a> {
             samples: Samples::new(topology.flows.len()),
         };
         for (index, flow) in topology.flows.iter().enumerate() {
-            let law = options.law.clone().unwrap_or_else(|| flow.law.clone());
-            let (place, bottleneck) = topology.bottleneck(flow);
-            let bdp =
-                warplink::bdp(topology.links.iter().nth(place).expect("a place").1.rate, topology.rtt(flow));
+            let law = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
+            let (_, bottleneck) = topology.bottleneck(flow);
+            let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
             let made = laws::make(&law, payload_rate(bottleneck.rate, flow.mtu), bdp);
             let made = decorate(index, origin, made);
             run.add_flow(index, flow, law, made);
@@ -111,23 +110,10 @@ impl<'a> Run<'a> {
         let (forward, reverse) = (ports(&flow.forward), ports(&flow.reverse));
         let data = self.world.add_route(forward, receiver);
         let acks = self.world.add_route(reverse, sender);
-        let mut transport = TransportConfig::default();
-        transport.initial_mtu(flow.mtu);
-        let setup = Setup { law: made.into_law(), anchor: payload_rate(flow.nic, flow.mtu), transport };
-        let options = |route, end| QuicOptions {
-            setup: setup.clone(),
-            protection: match flow.cipher {
-                Cipher::Null => Protection::Null,
-                Cipher::Tls => Protection::Tls,
-            },
-            seed: link_seed(self.options.seed, FIRST_HOST + 2 * index as u64 + end),
-            route,
-            origin: self.origin,
-            start: Time::from(flow.start),
-        };
-        let (at_receiver, at_sender) = (options(acks, 0), options(data, 1));
-        self.world.add_host(Box::new(QuicHost::new(Role::Receive, at_receiver)));
-        self.world.add_host(Box::new(QuicHost::new(Role::Send(flow.bytes), at_sender)));
+        let seeds = [0, 1].map(|end| link_seed(self.options.seed, FIRST_HOST + 2 * index as u64 + end));
+        let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, self.origin);
+        self.world.add_host(at_receiver);
+        self.world.add_host(at_sender);
         self.flows.push(Ends { law, sender, receiver, data });
     }
 
@@ -154,18 +140,14 @@ impl<'a> Run<'a> {
     /// What the applications at a flow's receiver and sender saw.
     pub fn progress(&mut self, flow: usize) -> (Progress, Progress) {
         let Ends { receiver, sender, .. } = self.flows[flow];
-        (self.quic(receiver).progress(), self.quic(sender).progress())
+        let mut seen = |host| self.world.host(host).progress().unwrap_or_default();
+        (seen(receiver), seen(sender))
     }
 
-    /// What a flow's sender did.
-    pub fn sender_stats(&mut self, flow: usize) -> Option<ConnectionStats> {
+    /// What a flow's sender went through.
+    pub fn sender_stats(&mut self, flow: usize) -> FlowStats {
         let sender = self.flows[flow].sender;
-        self.quic(sender).stats()
-    }
-
-    fn quic(&mut self, host: HostId) -> &QuicHost {
-        let host: &mut dyn std::any::Any = self.world.host(host);
-        host.downcast_ref().expect("all hosts are QUIC hosts")
+        self.world.host(sender).stats().unwrap_or_default()
     }
 
     fn end(&self) -> Time {
@@ -239,7 +221,14 @@ pub fn profile(topology: &Topology, name: &str, link: &Link) -> Result<Profile, 
     if let Some(jitter) = link.jitter {
         profile = profile.with_jitter(warplink::Jitter::new(jitter.sigma, jitter.order)?);
     }
-    Ok(profile)
+    let rates = link.steps.iter().filter_map(|step| Some((step.at, step.rate?)));
+    let delays = link.steps.iter().filter_map(|step| Some((step.at, step.delay?)));
+    let outages = link.outages.iter().map(|outage| (outage.at, outage.length));
+    profile
+        .with_rate_steps(rates.collect())?
+        .with_delay_steps(delays.collect())?
+        .with_outages(outages.collect())?
+        .with_slots(link.slots.unwrap_or_default())
 }
 
 /// The path of a flow for the oracle: exact for one link each way; on longer ways the bottleneck
