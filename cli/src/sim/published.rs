@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use comfy_table::Table;
 use serde::Serialize;
 use warpsim::laws;
 use warpsim::published::{Cell, cells};
 use warpsim::scenario::{self, Options};
-use warpsim::topology::LawSpec;
+use warpsim::topology::{HostKind, LawSpec, Topology};
+
+use warpunits::Bytes;
 
 use super::state::{Outcome, State};
 use super::{mbps, workers};
@@ -50,6 +52,7 @@ pub struct Args {
 struct Row {
     cell: Cell,
     law: LawSpec,
+    host: HostKind,
     jobs: Vec<usize>,
 }
 
@@ -57,6 +60,7 @@ struct Row {
 struct Job {
     text: String,
     law: LawSpec,
+    host: HostKind,
     seed: u64,
     key: String,
 }
@@ -65,11 +69,9 @@ impl Args {
     pub fn run(self) -> anyhow::Result<()> {
         let cells = self.chosen_cells()?;
         let laws = self.chosen_laws()?;
-        if let Some(host) = self.hosts.iter().find(|host| *host != "quic") {
-            bail!("no host is called `{host}`; there is: quic");
-        }
+        let hosts = self.chosen_hosts()?;
         let mut state = State::open(self.json.as_deref(), self.fresh)?;
-        let (rows, jobs) = self.plan(&cells, &laws, &state);
+        let (rows, jobs) = self.plan(&cells, &laws, &hosts, &state);
         let outcomes = run_all(&jobs, &mut state)?;
         let json = if self.around.is_some() {
             around_table(&rows, &jobs, &outcomes)?
@@ -103,21 +105,39 @@ impl Args {
         names.iter().map(|name| super::law(name)).collect()
     }
 
-    fn plan(&self, cells: &[Cell], laws: &[LawSpec], state: &State) -> (Vec<Row>, Vec<Job>) {
+    fn chosen_hosts(&self) -> anyhow::Result<Vec<HostKind>> {
+        let kinds = [HostKind::Quic, HostKind::Bare, HostKind::Tcp];
+        let find = |name: &String| kinds.into_iter().find(|kind| kind.name() == name);
+        let unknown = |name| anyhow!("no host that runs laws is called `{name}`; there are: quic, bare, tcp");
+        self.hosts.iter().map(|name| find(name).ok_or_else(|| unknown(name))).collect()
+    }
+
+    fn plan(
+        &self,
+        cells: &[Cell],
+        laws: &[LawSpec],
+        hosts: &[HostKind],
+        state: &State,
+    ) -> (Vec<Row>, Vec<Job>) {
         let (mut rows, mut jobs) = (Vec::new(), Vec::new());
         let seeds = if self.quick { 1 } else { self.seeds };
+        let runs_on = |law: &LawSpec, host: HostKind| {
+            host == HostKind::Quic || !laws::find(law.name()).is_some_and(laws::Entry::is_foreign)
+        };
         for cell in cells {
-            for law in laws {
+            let variants = laws.iter().flat_map(|law| hosts.iter().map(move |host| (law, *host)));
+            for (law, host) in variants.filter(|(law, host)| runs_on(law, *host)) {
                 let runs: Vec<(String, u64)> = match self.around {
                     Some(paths) => (0..paths).map(|n| (cell.around(self.seed, n).to_json(), n + 1)).collect(),
                     None => (1..=seeds).map(|seed| (cell.to_json(), seed)).collect(),
                 };
                 let first = jobs.len();
                 jobs.extend(runs.into_iter().map(|(text, seed)| {
-                    let key = state.key(&text, law.name(), seed);
-                    Job { text, law: law.clone(), seed, key }
+                    let key = state.key(&text, &format!("{law} on {}", host.name()), seed);
+                    Job { text, law: law.clone(), host, seed, key }
                 }));
-                rows.push(Row { cell: cell.clone(), law: law.clone(), jobs: (first..jobs.len()).collect() });
+                let jobs = (first..jobs.len()).collect();
+                rows.push(Row { cell: cell.clone(), law: law.clone(), host, jobs });
             }
         }
         (rows, jobs)
@@ -147,12 +167,13 @@ fn run_all(jobs: &[Job], state: &mut State) -> anyhow::Result<Vec<Outcome>> {
 }
 
 fn transfer_bytes(job: &Job) -> u64 {
-    let topology = warpsim::topology::Topology::read("cell", &job.text);
-    topology.ok().and_then(|topology| topology.flows[0].bytes).map_or(0, warpunits::Bytes::get)
+    let topology = Topology::read("cell", &job.text);
+    topology.ok().and_then(|topology| topology.flows[0].bytes).map_or(0, Bytes::get)
 }
 
 fn run_job(job: &Job) -> anyhow::Result<Outcome> {
-    let topology = warpsim::topology::Topology::read("cell", &job.text)?;
+    let mut topology = Topology::read("cell", &job.text)?;
+    topology.flows[0].host = job.host;
     let options = Options { seed: job.seed, law: Some(job.law.clone()), sample_every: None };
     let report = scenario::run(&topology, &options)?;
     let (flow, link) = (&report.flows[0], &report.links[0]);
@@ -235,7 +256,7 @@ fn json_row(row: &Row, outcomes: &[Outcome]) -> JsonRow {
     JsonRow {
         cell: row.cell.id.clone(),
         law: row.law.name(),
-        host: "quic",
+        host: row.host.name(),
         goodput_mbps_median: median(goodputs.clone()),
         goodput_mbps_min: goodputs.iter().copied().fold(f64::INFINITY, f64::min),
         oracle_mbps: median(runs.iter().map(|run| mbps(run.oracle_bps)).collect()),
@@ -285,6 +306,7 @@ fn around_table(rows: &[Row], jobs: &[Job], outcomes: &[Outcome]) -> anyhow::Res
         table.add_row([
             row.cell.id.clone(),
             row.law.to_string(),
+            row.host.name().to_owned(),
             row.jobs.len().to_string(),
             format!("{median:.3}"),
             format!("{:.3}", outcomes[worst].ratio()),
@@ -293,7 +315,7 @@ fn around_table(rows: &[Row], jobs: &[Job], outcomes: &[Outcome]) -> anyhow::Res
         json.push(AroundRow {
             cell: row.cell.id.clone(),
             law: row.law.name(),
-            host: "quic",
+            host: row.host.name(),
             paths: row.jobs.len(),
             ratio_median: median,
             ratio_worst: outcomes[worst].ratio(),
@@ -311,4 +333,4 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
-const QUICK_BYTES: warpunits::Bytes = warpunits::Bytes::mb(100);
+const QUICK_BYTES: Bytes = Bytes::mb(100);

@@ -41,8 +41,7 @@ impl Args {
             None => scenario::run(&topology, &options)?,
             Some(file) => {
                 let out = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
-                trace::run(&topology, &options, Box::new(BufWriter::new(out)))
-                    .with_context(|| format!("cannot write {}", file.display()))?
+                trace::run(&topology, &options, Box::new(BufWriter::new(out)))?
             }
         };
         print(&report);

@@ -16,7 +16,7 @@ use crate::metrics::{self, Report, Samples};
 use crate::packet::{HostId, PortId, RouteId};
 use crate::port::Port;
 use crate::queue::{Fifo, Limit, Queue};
-use crate::topology::{Buffer, Discipline, Flow, LawSpec, Link, Topology};
+use crate::topology::{Buffer, Discipline, Flow, HostKind, LawSpec, Link, Topology};
 use crate::world::World;
 
 /// How a topology is to be run.
@@ -31,11 +31,33 @@ pub struct Options {
     pub sample_every: Option<Duration>,
 }
 
+/// A topology that cannot be run so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// A link that makes no sense.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A law that only QUIC hosts can run, on another.
+    #[error("flow `{flow}`: hosts of the kind `{host}` cannot run `{law}`")]
+    Law {
+        /// The flow.
+        flow: String,
+        /// Its kind of hosts.
+        host: &'static str,
+        /// The law.
+        law: &'static str,
+    },
+    /// A trace that cannot be written.
+    #[error("cannot write the trace")]
+    Trace(#[from] std::io::Error),
+}
+
 /// Runs a topology to its end.
 ///
 /// # Errors
-/// When a schedule of a link makes no sense to warplink.
-pub fn run(topology: &Topology, options: &Options) -> Result<Report, ProfileError> {
+/// When a link or the law of the options makes no sense here.
+pub fn run(topology: &Topology, options: &Options) -> Result<Report, ScenarioError> {
     let mut run = Run::new(topology, options)?;
     run.finish(World::run_until);
     Ok(run.report())
@@ -62,7 +84,7 @@ pub(crate) struct Ends {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(topology: &'a Topology, options: &'a Options) -> Result<Self, ProfileError> {
+    pub fn new(topology: &'a Topology, options: &'a Options) -> Result<Self, ScenarioError> {
         Self::with_laws(topology, options, |_, _, made| made)
     }
 
@@ -71,7 +93,7 @@ impl<'a> Run<'a> {
         topology: &'a Topology,
         options: &'a Options,
         decorate: impl Fn(usize, Instant, laws::Made) -> laws::Made,
-    ) -> Result<Self, ProfileError> {
+    ) -> Result<Self, ScenarioError> {
         let mut world = World::new();
         let mut ports = Vec::new();
         for (place, (name, link)) in topology.links.iter().enumerate() {
@@ -91,6 +113,11 @@ impl<'a> Run<'a> {
         };
         for (index, flow) in topology.flows.iter().enumerate() {
             let law = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
+            let is_foreign = laws::find(law.name()).is_some_and(laws::Entry::is_foreign);
+            if is_foreign && matches!(flow.host, HostKind::Bare | HostKind::Tcp) {
+                let (host, law) = (flow.host.name(), law.name());
+                return Err(ScenarioError::Law { flow: flow.name.clone(), host, law });
+            }
             let (_, bottleneck) = topology.bottleneck(flow);
             let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
             let made = laws::make(&law, payload_rate(bottleneck.rate, flow.mtu), bdp);
