@@ -21,7 +21,7 @@ fn download(
     seed: u64,
 ) -> (World, HostId, HostId) {
     let mut world = World::new();
-    let ports = [path.forward, path.reverse];
+    let ports = [path.forward.clone(), path.reverse.clone()];
     let mut index = 0;
     let ports = ports.map(|profile| {
         index += 1;

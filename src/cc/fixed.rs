@@ -47,7 +47,7 @@ impl RateLaw for Fixed {
     fn on_ack(&mut self, ack: &Ack) {
         if self.is_measured {
             let longest = ack.rtt.smoothed + 4 * ack.rtt.deviation;
-            self.window = (self.rate * longest).max(FIRST_WINDOW);
+            self.window = self.window.max(self.rate * longest);
         }
     }
 

@@ -21,7 +21,7 @@
 //! assert_eq!(
 //!     error.to_string(),
 //!     "lossy.json: links.bottleneck.delay: invalid value: string \"1 Mbit/s\", \
-//!      expected a time of at most a day such as `40 ms` at line 4 column 65"
+//!      expected a time of at most a day such as `40 ms` at line 4 column 63"
 //! );
 //! # Ok::<(), warpsim::topology::TopologyError>(())
 //! ```
