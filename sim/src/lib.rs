@@ -4,12 +4,30 @@
 //! total order, and every random draw is numbered, so traces reproduce byte for byte on every machine.
 //!
 //! ```text
-//! Host -packets-> World -> Port (queue, transmitter, wire) -> … -> Host
+//! topology -> scenario -> World: Host -packets-> Port (queue, transmitter, wire) -> … -> Host
+//!                      -> metrics -> Report
 //! ```
+//!
+//! | module       | its question |
+//! |--------------|--------------|
+//! | `topology`   | what is simulated? |
+//! | `laws`       | which controllers are at hand? |
+//! | `scenario`   | how does a topology with a seed become a run? |
+//! | `metrics`    | how well did it go? |
+//! | `trace`      | what happened in between? |
+//! | `published`  | which paths have published figures? |
+//! | `world`, `host`, `port`, `queue`, `packet` | the machinery |
 #![forbid(unsafe_code)]
 
+pub mod histogram;
 pub mod host;
+pub mod laws;
+pub mod metrics;
 pub mod packet;
 pub mod port;
+pub mod published;
 pub mod queue;
+pub mod scenario;
+pub mod topology;
+pub mod trace;
 pub mod world;

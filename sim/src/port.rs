@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use warplink::{Loss, Profile, Span, Time, Wire};
 use warpunits::Bytes;
 
-use crate::packet::Packet;
+use crate::histogram::Histogram;
+use crate::packet::{Packet, RouteId};
 use crate::queue::{Queue, Queued};
 
 /// One direction of a link.
@@ -31,8 +32,62 @@ pub struct Port {
     on_wire: OnWire,
     offered: u64,
     stats: PortStats,
+    by_route: Vec<RouteStats>,
+    sojourns: Histogram,
     last_change: Time,
     dropped: Vec<Queued>,
+    watcher: Option<Box<dyn Watcher>>,
+}
+
+/// Who is told what happens at a port, for traces.
+pub trait Watcher: std::fmt::Debug + Send {
+    /// It has happened; `queued` wire bytes wait after it.
+    fn on_event(&mut self, now: Time, event: PortEvent, packet: PacketFacts, queued: Bytes);
+}
+
+/// What a watcher learns of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketFacts {
+    /// Where it goes.
+    pub route: RouteId,
+    /// Size on the wire.
+    pub wire: Bytes,
+}
+
+impl From<&Packet> for PacketFacts {
+    fn from(packet: &Packet) -> Self {
+        Self { route: packet.route, wire: packet.wire }
+    }
+}
+
+/// What happens to packets at a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortEvent {
+    /// It is taken in, to wait or to be transmitted at once.
+    Offer,
+    /// A full queue drops it.
+    Drop,
+    /// It has left and will be lost on the wire.
+    Lose,
+    /// It has left.
+    Depart,
+}
+
+/// What a port did with the packets of one route.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RouteStats {
+    /// Packets offered.
+    pub offered: u64,
+    /// Wire bytes offered.
+    pub offered_bytes: Bytes,
+    /// Packets dropped by a full queue.
+    pub overflow_drops: u64,
+    /// Wire bytes dropped by a full queue.
+    pub overflow_bytes: Bytes,
+    /// Packets lost on the wire.
+    pub random_losses: u64,
+    /// Wire bytes lost on the wire.
+    pub lost_bytes: Bytes,
 }
 
 /// What a port did.
@@ -72,9 +127,17 @@ impl Port {
             on_wire: OnWire::default(),
             offered: 0,
             stats: PortStats::default(),
+            by_route: Vec::new(),
+            sojourns: Histogram::new(),
             last_change: Time::START,
             dropped: Vec::new(),
+            watcher: None,
         }
+    }
+
+    /// Tells `watcher` from now on what happens.
+    pub fn watch(&mut self, watcher: Box<dyn Watcher>) {
+        self.watcher = Some(watcher);
     }
 
     /// Takes in a packet; why it was lost, if it was lost at once.
@@ -84,18 +147,32 @@ impl Port {
         let queued = Queued { packet, draw: self.offered, since: now };
         self.offered += 1;
         self.stats.offered += 1;
+        let route = self.route(&queued.packet);
+        route.offered += 1;
+        route.offered_bytes += queued.packet.wire;
+        let (draw, facts) = (queued.draw, PacketFacts::from(&queued.packet));
         if self.transmitting.is_none() {
+            self.tell(now, PortEvent::Offer, facts);
             self.transmit(now, queued);
             return None;
         }
-        let dropped = self.queue.push(now, queued)?;
-        self.on_overflow(&dropped);
+        let dropped = self.queue.push(now, queued);
+        if dropped.as_ref().is_none_or(|dropped| dropped.draw != draw) {
+            self.tell(now, PortEvent::Offer, facts);
+        }
+        let dropped = dropped?;
+        self.on_overflow(now, &dropped);
         Some(Loss::Overflow)
     }
 
     /// When something happens next without our doing; it may turn out that nothing does.
     pub fn next_event(&self) -> Time {
-        self.earliest_arrival.min(self.on_wire.next_arrival())
+        // Whoever watches is told of departures when they happen.
+        let departure = match (&self.watcher, &self.transmitting) {
+            (Some(_), Some((at, _))) => *at,
+            _ => Time::NEVER,
+        };
+        departure.min(self.earliest_arrival).min(self.on_wire.next_arrival())
     }
 
     /// Lets happen what is due at `now`, and hands over what arrives.
@@ -119,6 +196,16 @@ impl Port {
         self.stats
     }
 
+    /// What the port did with the packets of one route.
+    pub fn route_stats(&self, RouteId(route): RouteId) -> RouteStats {
+        self.by_route.get(route).copied().unwrap_or_default()
+    }
+
+    /// How long packets waited.
+    pub fn sojourns(&self) -> &Histogram {
+        &self.sojourns
+    }
+
     /// What the link is like.
     pub fn profile(&self) -> &Profile {
         &self.profile
@@ -134,13 +221,15 @@ impl Port {
                 self.transmit(at, next);
             }
             while let Some(dropped) = self.dropped.pop() {
-                self.on_overflow(&dropped);
+                self.on_overflow(at, &dropped);
             }
         }
     }
 
     fn transmit(&mut self, now: Time, queued: Queued) {
-        self.stats.sojourn = self.stats.sojourn + (now - queued.since);
+        let waited = now - queued.since;
+        self.sojourns.add(waited);
+        self.stats.sojourn = self.stats.sojourn + waited;
         self.stats.departed += 1;
         let done = self.profile.finish(now, queued.packet.wire);
         self.earliest_arrival = done + self.least_transit;
@@ -150,14 +239,41 @@ impl Port {
     fn launch(&mut self, now: Time, queued: Queued) {
         self.stats.sent += queued.packet.wire;
         match self.wire.carry(queued.draw, now) {
-            Some(at) => self.on_wire.push(at, queued.packet),
-            None => self.stats.random_losses += 1,
+            Some(at) => {
+                self.tell(now, PortEvent::Depart, (&queued.packet).into());
+                self.on_wire.push(at, queued.packet);
+            }
+            None => {
+                self.tell(now, PortEvent::Lose, (&queued.packet).into());
+                self.stats.random_losses += 1;
+                let route = self.route(&queued.packet);
+                route.random_losses += 1;
+                route.lost_bytes += queued.packet.wire;
+            }
         }
     }
 
-    fn on_overflow(&mut self, dropped: &Queued) {
+    fn on_overflow(&mut self, now: Time, dropped: &Queued) {
+        self.tell(now, PortEvent::Drop, (&dropped.packet).into());
         self.stats.overflow_drops += 1;
         self.stats.overflow_bytes += dropped.packet.wire;
+        let route = self.route(&dropped.packet);
+        route.overflow_drops += 1;
+        route.overflow_bytes += dropped.packet.wire;
+    }
+
+    fn route(&mut self, packet: &Packet) -> &mut RouteStats {
+        let RouteId(route) = packet.route;
+        if self.by_route.len() <= route {
+            self.by_route.resize(route + 1, RouteStats::default());
+        }
+        &mut self.by_route[route]
+    }
+
+    fn tell(&mut self, now: Time, event: PortEvent, packet: PacketFacts) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.on_event(now, event, packet, self.queue.bytes());
+        }
     }
 
     /// Brings the queue's integral up to `now`.

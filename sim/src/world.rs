@@ -116,15 +116,27 @@ impl World {
         for id in 0..self.hosts.len() {
             self.schedule_host(id);
         }
-        while self.unfinished > 0 {
-            let Some(next) = self.events.peek_mut().filter(|next| next.0.0 <= end) else { break };
-            let Reverse((at, _, source)) = PeekMut::pop(next);
-            self.now = at;
-            match source {
-                Source::Host(host) => self.on_host_event(host),
-                Source::Port(port) => self.on_port_event(port),
-            }
+        while self.step(end) {}
+    }
+
+    /// Lets the next event happen, unless it lies beyond `end` or every host has finished.
+    pub fn step(&mut self, end: Time) -> bool {
+        if self.is_finished() {
+            return false;
         }
+        let Some(next) = self.events.peek_mut().filter(|next| next.0.0 <= end) else { return false };
+        let Reverse((at, _, source)) = PeekMut::pop(next);
+        self.now = at;
+        match source {
+            Source::Host(host) => self.on_host_event(host),
+            Source::Port(port) => self.on_port_event(port),
+        }
+        true
+    }
+
+    /// Whether every host has finished.
+    pub fn is_finished(&self) -> bool {
+        self.unfinished == 0
     }
 
     fn on_host_event(&mut self, id: usize) {

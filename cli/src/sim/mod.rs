@@ -1,0 +1,72 @@
+//! `warp sim`: the simulator's commands.
+
+mod check;
+mod list;
+mod presets;
+mod published;
+mod run;
+mod state;
+mod workers;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Subcommand;
+use warpsim::topology::{LawSpec, Topology};
+
+/// The simulator's commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run one topology with one seed.
+    Run(run::Args),
+    /// Check topology files without running them.
+    Check(check::Args),
+    /// List the presets and the laws.
+    List,
+    /// Run the published cells for each law, beside the published figures and the oracle.
+    Published(published::Args),
+    /// Write the presets again from the reference grid.
+    Presets(presets::Args),
+}
+
+impl Command {
+    /// Carries the command out.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Run(args) => args.run(),
+            Self::Check(args) => args.run(),
+            Self::List => list::run(),
+            Self::Published(args) => args.run(),
+            Self::Presets(args) => args.run(),
+        }
+    }
+}
+
+/// Reads a topology file. The name of a preset will do, too.
+fn read(file: &Path) -> anyhow::Result<Topology> {
+    let preset = file.to_str().and_then(warpsim::published::preset).filter(|_| !file.exists());
+    let text = match preset {
+        Some(text) => text,
+        None => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
+    };
+    Ok(Topology::read(&file.display().to_string(), &text)?)
+}
+
+/// A law named on the command line.
+fn law(name: &str) -> anyhow::Result<LawSpec> {
+    let known = || warpsim::laws::ALL.iter().map(|law| law.name).collect::<Vec<_>>().join(", ");
+    LawSpec::named(name).ok_or_else(|| anyhow!("no law is called `{name}`; there are: {}", known()))
+}
+
+/// Writes a file, with its folder if need be.
+fn write(file: &PathBuf, text: &str) -> anyhow::Result<()> {
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Megabits per second.
+fn mbps(bits_per_sec: u64) -> f64 {
+    bits_per_sec as f64 / 1e6
+}

@@ -1,0 +1,144 @@
+//! The laws at hand, by name. Adding one is one line in [`ALL`].
+
+use std::sync::Arc;
+
+use warprate::cc::{Fixed, LawFactory, PathStart, RateLaw};
+use warprate::conn::Law;
+use warpunits::{Bytes, Rate};
+
+use crate::topology::{FixedSpec, LawSpec, Pace, Window};
+
+/// A law of the registry.
+#[derive(Debug)]
+pub struct Entry {
+    /// What topologies and commands call it.
+    pub name: &'static str,
+    /// The law whose published figures stand beside it.
+    pub published_as: Option<&'static str>,
+    maker: Maker,
+}
+
+/// Where a law comes from.
+#[derive(Debug, Clone, Copy)]
+enum Maker {
+    /// Ours: its inputs and decisions can be traced, and its runs replayed.
+    Own(fn(&PathFacts) -> Arc<dyn LawFactory>),
+    /// `quinn-proto`'s.
+    Foreign(fn() -> Law),
+}
+
+/// All laws.
+pub const ALL: &[Entry] = &[
+    own("fixed", None, |path| path.fixed()),
+    foreign("quinn-cubic", Some("cubic"), Law::quinn_cubic),
+    foreign("quinn-newreno", None, Law::quinn_new_reno),
+    foreign("quinn-bbr", Some("bbr3"), Law::quinn_bbr),
+];
+
+const fn own(
+    name: &'static str,
+    published_as: Option<&'static str>,
+    make: fn(&PathFacts) -> Arc<dyn LawFactory>,
+) -> Entry {
+    Entry { name, published_as, maker: Maker::Own(make) }
+}
+
+const fn foreign(name: &'static str, published_as: Option<&'static str>, make: fn() -> Law) -> Entry {
+    Entry { name, published_as, maker: Maker::Foreign(make) }
+}
+
+/// The law of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|law| law.name == name)
+}
+
+impl Entry {
+    /// Makers of the law for a path, or the foreign law.
+    pub fn make(&self, path: &PathFacts) -> Made {
+        match self.maker {
+            Maker::Own(make) => Made::Own(make(path)),
+            Maker::Foreign(make) => Made::Foreign(make()),
+        }
+    }
+
+    /// Whether it is `quinn-proto`'s: such laws seed themselves and use the platform's floats.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.maker, Maker::Foreign(_))
+    }
+}
+
+/// A law ready for a flow.
+pub enum Made {
+    /// Ours, by its factory.
+    Own(Arc<dyn LawFactory>),
+    /// A foreign one.
+    Foreign(Law),
+}
+
+impl Made {
+    /// As the library's connections take it.
+    pub fn into_law(self) -> Law {
+        match self {
+            Self::Own(factory) => Law::custom(Shared(factory)),
+            Self::Foreign(law) => law,
+        }
+    }
+}
+
+/// A factory behind a pointer.
+#[derive(Clone)]
+pub(crate) struct Shared(pub Arc<dyn LawFactory>);
+
+impl LawFactory for Shared {
+    fn build(&self, start: PathStart) -> Box<dyn RateLaw> {
+        self.0.build(start)
+    }
+}
+
+/// What `fixed` is given, since it looks for nothing itself.
+#[derive(Debug, Clone, Copy)]
+pub struct PathFacts {
+    /// UDP payload per second that the bottleneck carries.
+    pub payload_rate: Rate,
+    /// The bandwidth-delay product in wire bytes.
+    pub bdp: Bytes,
+    /// The parameters of `fixed`.
+    pub fixed: FixedSpec,
+}
+
+impl PathFacts {
+    fn fixed(&self) -> Arc<dyn LawFactory> {
+        let rate = match self.fixed.rate {
+            Pace::Share(share) => share.of_rate(self.payload_rate),
+            Pace::Rate(rate) => rate,
+        };
+        let window = match self.fixed.window {
+            Window::Measured => return Arc::new(move |_: PathStart| Fixed::measured(rate)),
+            Window::Bdp(multiple) => multiple.of_bytes(self.bdp),
+            Window::Bytes(bytes) => bytes,
+        };
+        Arc::new(move |_: PathStart| Fixed::new(rate, window))
+    }
+}
+
+/// The law that a flow asks for, on a path of which this is known.
+pub fn make(spec: &LawSpec, payload_rate: Rate, bdp: Bytes) -> Made {
+    let fixed = match spec {
+        LawSpec::Fixed(fixed) => *fixed,
+        LawSpec::Named(_) => FixedSpec::default(),
+    };
+    let entry = find(spec.name()).expect("specs name laws of the registry");
+    entry.make(&PathFacts { payload_rate, bdp, fixed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_law_has_its_own_name() {
+        for (index, law) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|other| other.name != law.name), "{}", law.name);
+        }
+    }
+}

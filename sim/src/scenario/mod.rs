@@ -1,0 +1,312 @@
+//! How a topology and a seed become a run.
+//!
+//! *What it decides:* which hosts, ports and routes stand for the flows and links, and which seeds
+//! they draw from. *In:* a [`Topology`] and [`Options`]. *Out:* a [`Report`].
+
+mod hosts;
+
+use std::time::{Duration, Instant};
+
+use warplink::{PathProfile, Probability, Profile, ProfileError, Time, link_seed};
+use warpunits::{Bytes, Rate};
+
+use crate::host::{FlowStats, Progress};
+use crate::laws;
+use crate::metrics::{self, Report, Samples};
+use crate::packet::{HostId, PortId, RouteId};
+use crate::port::Port;
+use crate::queue::{Fifo, Limit, Queue};
+use crate::topology::{Buffer, Discipline, Flow, HostKind, LawSpec, Link, Topology};
+use crate::world::World;
+
+/// How a topology is to be run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Seeds every draw.
+    pub seed: u64,
+    /// The law of every flow, in the place of the topology's.
+    pub law: Option<LawSpec>,
+    /// Time between two samples of what the flows have received; without it, nothing that needs a
+    /// time series is measured.
+    pub sample_every: Option<Duration>,
+}
+
+/// A topology that cannot be run so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// A link that makes no sense.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A law that only QUIC hosts can run, on another.
+    #[error("flow `{flow}`: hosts of the kind `{host}` cannot run `{law}`")]
+    Law {
+        /// The flow.
+        flow: String,
+        /// Its kind of hosts.
+        host: &'static str,
+        /// The law.
+        law: &'static str,
+    },
+    /// A trace that cannot be written.
+    #[error("cannot write the trace")]
+    Trace(#[from] std::io::Error),
+}
+
+/// Runs a topology to its end.
+///
+/// # Errors
+/// When a link or the law of the options makes no sense here.
+pub fn run(topology: &Topology, options: &Options) -> Result<Report, ScenarioError> {
+    let mut run = Run::new(topology, options)?;
+    run.finish(World::run_until);
+    Ok(run.report())
+}
+
+/// A run: the world and what stands for what in it.
+pub(crate) struct Run<'a> {
+    pub topology: &'a Topology,
+    pub options: &'a Options,
+    pub world: World,
+    pub ports: Vec<PortId>,
+    pub flows: Vec<Ends>,
+    /// The instant that stands for time zero.
+    pub origin: Instant,
+    samples: Samples,
+}
+
+/// The two ends of a flow, and the ways between them.
+pub(crate) struct Ends {
+    pub law: LawSpec,
+    pub sender: HostId,
+    pub receiver: HostId,
+    pub data: RouteId,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(topology: &'a Topology, options: &'a Options) -> Result<Self, ScenarioError> {
+        Self::with_laws(topology, options, |_, _, made| made)
+    }
+
+    /// A run in which `decorate` may put something between a flow's number, the origin of time, and its law.
+    pub fn with_laws(
+        topology: &'a Topology,
+        options: &'a Options,
+        decorate: impl Fn(usize, Instant, laws::Made) -> laws::Made,
+    ) -> Result<Self, ScenarioError> {
+        let mut world = World::new();
+        let mut ports = Vec::new();
+        for (place, (name, link)) in topology.links.iter().enumerate() {
+            let queue = queue(link, topology.bdp(name));
+            let seed = link_seed(options.seed, place as u64);
+            ports.push(world.add_port(Port::new(profile(topology, name, link)?, queue, seed)));
+        }
+        let origin = origin();
+        let mut run = Self {
+            topology,
+            options,
+            world,
+            ports,
+            flows: Vec::new(),
+            origin,
+            samples: Samples::new(topology.flows.len()),
+        };
+        for (index, flow) in topology.flows.iter().enumerate() {
+            let law = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
+            let is_foreign = laws::find(law.name()).is_some_and(laws::Entry::is_foreign);
+            if is_foreign && matches!(flow.host, HostKind::Bare | HostKind::Tcp) {
+                let (host, law) = (flow.host.name(), law.name());
+                return Err(ScenarioError::Law { flow: flow.name.clone(), host, law });
+            }
+            let (_, bottleneck) = topology.bottleneck(flow);
+            let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
+            let made = laws::make(&law, payload_rate(bottleneck.rate, flow.mtu), bdp);
+            let made = decorate(index, origin, made);
+            run.add_flow(index, flow, law, made);
+        }
+        Ok(run)
+    }
+
+    fn add_flow(&mut self, index: usize, flow: &Flow, law: LawSpec, made: laws::Made) {
+        let receiver = self.world.next_host();
+        let sender = HostId(receiver.0 + 1);
+        let ports = |route: &[String]| {
+            let places = route.iter().filter_map(|name| self.topology.links.place(name));
+            places.map(|(place, _)| self.ports[place]).collect::<Vec<_>>()
+        };
+        let (forward, reverse) = (ports(&flow.forward), ports(&flow.reverse));
+        let data = self.world.add_route(forward, receiver);
+        let acks = self.world.add_route(reverse, sender);
+        let seeds = [0, 1].map(|end| link_seed(self.options.seed, FIRST_HOST + 2 * index as u64 + end));
+        let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, self.origin);
+        self.world.add_host(at_receiver);
+        self.world.add_host(at_sender);
+        self.flows.push(Ends { law, sender, receiver, data });
+    }
+
+    /// Runs to the end by `advance`, and takes the samples on the way.
+    pub fn finish(&mut self, mut advance: impl FnMut(&mut World, Time)) {
+        let end = self.end();
+        for (moment, what) in self.moments() {
+            advance(&mut self.world, moment);
+            if self.world.is_finished() {
+                break;
+            }
+            self.sample(moment, what);
+        }
+        advance(&mut self.world, end);
+    }
+
+    /// What came of it.
+    pub fn report(mut self) -> Report {
+        let end = if self.world.is_finished() { self.world.now() } else { self.end() };
+        let samples = std::mem::take(&mut self.samples);
+        metrics::report(&mut self, &samples, end)
+    }
+
+    /// What the applications at a flow's receiver and sender saw.
+    pub fn progress(&mut self, flow: usize) -> (Progress, Progress) {
+        let Ends { receiver, sender, .. } = self.flows[flow];
+        let mut seen = |host| self.world.host(host).progress().unwrap_or_default();
+        (seen(receiver), seen(sender))
+    }
+
+    /// What a flow's sender went through.
+    pub fn sender_stats(&mut self, flow: usize) -> FlowStats {
+        let sender = self.flows[flow].sender;
+        self.world.host(sender).stats().unwrap_or_default()
+    }
+
+    fn end(&self) -> Time {
+        Time::from(self.topology.duration)
+    }
+
+    /// When to look at what, in order.
+    fn moments(&self) -> Vec<(Time, Look)> {
+        let mut moments: Vec<_> = self
+            .topology
+            .flows
+            .iter()
+            .enumerate()
+            .map(|(index, flow)| {
+                (Time::from(flow.start + EARLY_ROUNDS * self.topology.rtt(flow)), Look::EarlyDrops(index))
+            })
+            .collect();
+        if let Some(every) = self.options.sample_every.filter(|every| !every.is_zero()) {
+            let count = self.topology.duration.as_nanos() / every.as_nanos();
+            let count = u32::try_from(count).unwrap_or(u32::MAX).min(MOST_SAMPLES);
+            moments.extend((1..=count).map(|n| (Time::from(every * n), Look::Received)));
+        }
+        moments.retain(|(moment, _)| *moment < self.end());
+        moments.sort();
+        moments
+    }
+
+    fn sample(&mut self, moment: Time, what: Look) {
+        match what {
+            Look::EarlyDrops(flow) => self.samples.early_drops[flow] = Some(self.overflow_bytes(flow)),
+            Look::Received => {
+                self.samples.moments.push(moment);
+                for flow in 0..self.flows.len() {
+                    let received = self.progress(flow).0.received;
+                    self.samples.received[flow].push(received);
+                }
+            }
+        }
+    }
+
+    /// Wire bytes of a flow's data that full queues have dropped.
+    pub fn overflow_bytes(&mut self, flow: usize) -> Bytes {
+        let data = self.flows[flow].data;
+        self.ports.iter().map(|port| self.world.port(*port).route_stats(data).overflow_bytes).sum()
+    }
+}
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    EarlyDrops(usize),
+    Received,
+}
+
+/// UDP payload per second that a link carries in full datagrams.
+pub fn payload_rate(wire: Rate, datagram: u16) -> Rate {
+    let datagram = u128::from(datagram);
+    let bytes = u128::from(wire.as_bytes_per_sec()) * datagram / (datagram + HEADERS);
+    Rate::bytes_per_sec(u64::try_from(bytes).expect("less than the wire's"))
+}
+
+/// A link in warplink's terms.
+pub fn profile(topology: &Topology, name: &str, link: &Link) -> Result<Profile, ProfileError> {
+    let buffer = match link.buffer {
+        Buffer::Bdp(multiple) => multiple.of_bytes(topology.bdp(name)),
+        Buffer::Bytes(bytes) => bytes,
+        // What bytes such a queue holds depends on the packets; the oracle never fills it.
+        Buffer::Packets(_) => Bytes::MAX,
+    };
+    let mut profile = Profile::new(link.rate, link.delay, buffer)?.with_loss(link.loss);
+    if let Some(jitter) = link.jitter {
+        profile = profile.with_jitter(warplink::Jitter::new(jitter.sigma, jitter.order)?);
+    }
+    let rates = link.steps.iter().filter_map(|step| Some((step.at, step.rate?)));
+    let delays = link.steps.iter().filter_map(|step| Some((step.at, step.delay?)));
+    let outages = link.outages.iter().map(|outage| (outage.at, outage.length));
+    profile
+        .with_rate_steps(rates.collect())?
+        .with_delay_steps(delays.collect())?
+        .with_outages(outages.collect())?
+        .with_slots(link.slots.unwrap_or_default())
+}
+
+/// The path of a flow for the oracle: exact for one link each way; on longer ways the bottleneck
+/// with all delays and losses together.
+pub fn path(topology: &Topology, flow: &Flow) -> Result<PathProfile, ProfileError> {
+    let way = |names: &[String]| {
+        let links: Vec<_> = names.iter().filter_map(|name| Some((name, topology.links.get(name)?))).collect();
+        let (name, slowest) = links.iter().min_by_key(|(_, link)| link.rate).expect("a way has a link");
+        if links.len() == 1 {
+            return profile(topology, name, slowest);
+        }
+        let survives = links.iter().fold(BILLION, |survives, (_, link)| {
+            survives * (BILLION - u64::from(link.loss.as_parts_per_billion())) / BILLION
+        });
+        let loss = u32::try_from(BILLION - survives).expect("at most a billion");
+        let all = Link {
+            delay: links.iter().map(|(_, link)| link.delay).sum(),
+            loss: Probability::parts_per_billion(loss)?,
+            ..(*slowest).clone()
+        };
+        profile(topology, name, &all)
+    };
+    Ok(PathProfile { forward: way(&flow.forward)?, reverse: way(&flow.reverse)? })
+}
+
+fn queue(link: &Link, bdp: Bytes) -> Box<dyn Queue> {
+    let limit = match link.buffer {
+        Buffer::Bdp(multiple) => Limit::Bytes(multiple.of_bytes(bdp)),
+        Buffer::Bytes(bytes) => Limit::Bytes(bytes),
+        Buffer::Packets(packets) => Limit::Packets(packets),
+    };
+    match link.queue {
+        Discipline::Fifo => Box::new(Fifo::new(limit)),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "virtual time needs an origin; nothing depends on which")]
+fn origin() -> Instant {
+    Instant::now()
+}
+
+/// IPv4, UDP and Ethernet framing.
+const HEADERS: u128 = 28 + 38;
+
+/// Host seeds begin behind those of the links, so that a link more does not shift them.
+const FIRST_HOST: u64 = 1 << 32;
+
+/// Drops in the first 10 RTT are early.
+const EARLY_ROUNDS: u32 = 10;
+
+/// A day at 100 ms.
+const MOST_SAMPLES: u32 = 1_000_000;
+
+const BILLION: u64 = 1_000_000_000;
