@@ -1,0 +1,2 @@
+//! Unit tests of the parts.
+#![cfg(test)]
