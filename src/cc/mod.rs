@@ -8,10 +8,14 @@
 //! Read [`fixed`] first: it is the tutorial for authors of laws.
 
 pub mod bbr3;
+#[cfg(test)]
+mod contract;
 pub mod cubic;
 pub mod fixed;
 mod hystart;
 pub mod newreno;
+#[cfg(test)]
+mod testbed;
 mod window;
 
 pub use bbr3::Bbr3;

@@ -1,9 +1,9 @@
 //! From the model to the plan: pacing rate, send quantum and window (§5.6).
 
 use super::constants::{
-    DEFAULT_CWND_GAIN, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, LEAST_SEND_QUANTUM_DATAGRAMS, MIN_PIPE_DATAGRAMS,
-    MOST_SEND_QUANTUM, NOMINAL_RTT, PACING_MARGIN, PROBE_RTT_CWND_GAIN, SEND_QUANTUM_TIME,
-    STARTUP_PACING_GAIN, UP_CWND_GAIN, UP_PACING_GAIN,
+    DEFAULT_CWND_GAIN, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, LEAST_SEND_QUANTUM_DATAGRAMS, LONGEST_GAP,
+    MIN_PIPE_DATAGRAMS, MOST_SEND_QUANTUM, NOMINAL_RTT, PACING_MARGIN, PROBE_RTT_CWND_GAIN,
+    SEND_QUANTUM_TIME, STARTUP_PACING_GAIN, UP_CWND_GAIN, UP_PACING_GAIN,
 };
 use super::{Bbr3, Phase, Sample, State};
 use crate::units::{Bytes, Gain, Rate};
@@ -116,17 +116,14 @@ impl Bbr3 {
 
     /// §5.6.2 SetPacingRateWithGain.
     pub(super) fn set_pacing_rate_with_gain(&mut self, gain: Gain) {
-        if self.bw.is_zero() {
-            return;
-        }
         let rate = (self.bw * gain) * PACING_MARGIN;
-        if self.full_pipe.full_bw_reached || rate > self.output.pacing_rate {
+        let is_full = self.full_pipe.full_bw_reached && !self.bw.is_zero();
+        if is_full || rate > self.output.pacing_rate {
             self.output.pacing_rate = rate;
         }
         // DEVIATES: a datagram per second at least, or what an outage did to bw would keep us from
         // noticing that it is over.
-        self.output.pacing_rate =
-            self.output.pacing_rate.max(self.datagram / std::time::Duration::from_secs(1));
+        self.output.pacing_rate = self.output.pacing_rate.max(self.datagram / LONGEST_GAP);
     }
 
     pub(super) fn set_send_quantum(&mut self) {
@@ -157,7 +154,8 @@ impl Bbr3 {
         }
         self.output.cwnd = self.output.cwnd.max(self.min_pipe_cwnd());
         if self.is_in_probe_rtt() {
-            self.output.cwnd = self.output.cwnd.min(self.min_rtt.probe_rtt_cwnd);
+            let target = self.min_rtt.probe_rtt_cwnd.max(self.min_pipe_cwnd());
+            self.output.cwnd = self.output.cwnd.min(target);
         }
         self.bound_cwnd_for_model();
     }

@@ -109,6 +109,12 @@ impl Recovery {
         self.is_active
     }
 
+    /// Whether the last episode was taken back, or there was none.
+    #[cfg(test)]
+    pub fn is_forgotten(&self) -> bool {
+        self.episode.is_none()
+    }
+
     /// Whether an ACK of a packet sent at `sent` shows that a round has passed in recovery.
     pub fn has_lasted_a_round(&self, sent: Instant) -> bool {
         self.is_active && self.episode.as_ref().is_some_and(|episode| sent > episode.start)
@@ -342,10 +348,10 @@ impl Bbr3 {
                     self.enter_startup();
                 }
             }
-            Some(UndoState::ProbeBwUp) if self.state != State::ProbeBw(Phase::Up) => {
+            Some(UndoState::ProbeBwUp) => {
                 // DRAFT: the text keeps `prev_probe_too_high`, though the losses that set it were none.
                 self.cycle.prev_probe_too_high = false;
-                if !self.is_in_probe_rtt() {
+                if self.state != State::ProbeBw(Phase::Up) && !self.is_in_probe_rtt() {
                     self.start_probe_bw_refill();
                 }
             }

@@ -329,6 +329,8 @@ mod constants {
     pub const MIN_RTT_FILTER_LEN: Duration = Duration::from_secs(10);
     /// §5.3.4: the same for all flows, so that they drain together.
     pub const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
+    /// Ours: what Startup needs to find a small path full, twice.
+    pub const STARTUP_ROUNDS_PER_PROBE_RTT: u64 = 8;
     /// §5.3.4: long enough for flows of different RTTs to overlap.
     pub const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
     /// §5.5.9: rounds that aggregation is remembered, and in Startup.
@@ -348,4 +350,6 @@ mod constants {
     pub const LEAST_SEND_QUANTUM_DATAGRAMS: u64 = 2;
     /// §5.6.2: the round trip assumed before one was measured.
     pub const NOMINAL_RTT: Duration = Duration::from_millis(1);
+    /// Ours: between two datagrams.
+    pub const LONGEST_GAP: Duration = Duration::from_secs(1);
 }

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::constants::{MIN_RTT_FILTER_LEN, PROBE_RTT_CWND_GAIN, PROBE_RTT_DURATION, PROBE_RTT_INTERVAL};
+use super::constants::{
+    MIN_RTT_FILTER_LEN, PROBE_RTT_CWND_GAIN, PROBE_RTT_DURATION, PROBE_RTT_INTERVAL,
+    STARTUP_ROUNDS_PER_PROBE_RTT,
+};
 use super::probe_bw::AckPhase;
 use super::{Bbr3, Sample, State};
 use crate::units::Bytes;
@@ -14,6 +17,7 @@ pub(super) struct MinRtt {
     min_rtt_stamp: Instant,
     pub probe_rtt_min_delay: Option<Duration>,
     probe_rtt_min_stamp: Instant,
+    probe_rtt_min_round: u64,
     pub is_probe_rtt_expired: bool,
     /// The window that ProbeRTT aims at.
     pub probe_rtt_cwnd: Bytes,
@@ -34,14 +38,15 @@ impl MinRtt {
             min_rtt_stamp: now,
             probe_rtt_min_delay: None,
             probe_rtt_min_stamp: now,
+            probe_rtt_min_round: 0,
             is_probe_rtt_expired: false,
             probe_rtt_cwnd: Bytes::MAX,
         }
     }
 
-    fn update(&mut self, now: Instant, rtt: Duration) {
+    fn update(&mut self, now: Instant, rtt: Duration, may_expire: bool) {
         self.is_probe_rtt_expired =
-            now.saturating_duration_since(self.probe_rtt_min_stamp) > PROBE_RTT_INTERVAL;
+            may_expire && now.saturating_duration_since(self.probe_rtt_min_stamp) > PROBE_RTT_INTERVAL;
         if self.is_probe_rtt_expired || self.probe_rtt_min_delay.is_none_or(|min| rtt < min) {
             self.probe_rtt_min_delay = Some(rtt);
             self.probe_rtt_min_stamp = now;
@@ -60,7 +65,16 @@ impl Bbr3 {
         // DRAFT: -06 sizes ProbeRTT's window by a min_rtt that this very sample, taken over a full queue,
         // may have replaced; the editors' copy after -06 takes it from before, and keeps it. So here.
         let target = (self.bdp(self.bw) * PROBE_RTT_CWND_GAIN).max(self.min_pipe_cwnd());
-        self.min_rtt.update(sample.now, sample.rtt);
+        // DEVIATES: at 64 kbit/s and 1 s a full round takes two seconds and more, and ProbeRTT every 5 s with
+        // the limited samples after it would leave Startup no three rounds to see a plateau in, ever. In
+        // Startup it waits for a number of rounds, too.
+        let startup_rounds = self.rounds.count.saturating_sub(self.min_rtt.probe_rtt_min_round);
+        let may_expire = self.full_pipe.full_bw_reached || startup_rounds > STARTUP_ROUNDS_PER_PROBE_RTT;
+        let stamp = self.min_rtt.probe_rtt_min_stamp;
+        self.min_rtt.update(sample.now, sample.rtt, may_expire);
+        if self.min_rtt.probe_rtt_min_stamp != stamp {
+            self.min_rtt.probe_rtt_min_round = self.rounds.count;
+        }
         if self.min_rtt.is_probe_rtt_expired && !self.is_in_probe_rtt() {
             self.min_rtt.probe_rtt_cwnd = target;
         }
@@ -105,6 +119,7 @@ impl Bbr3 {
         let is_over = |hold: Hold| now.saturating_duration_since(hold.since) > PROBE_RTT_DURATION;
         if hold.is_some_and(is_over) {
             self.min_rtt.probe_rtt_min_stamp = now;
+            self.min_rtt.probe_rtt_min_round = self.rounds.count;
             self.restore_cwnd();
             self.exit_probe_rtt(now);
         }
