@@ -66,7 +66,7 @@ impl LossRound {
 
     /// Counts holes: a lost packet that directly follows the last one widens its hole. What had been
     /// sent when a packet left is what had been delivered or lost or was in flight.
-    fn note_range(&mut self, packet: &Snapshot) {
+    pub fn note_range(&mut self, packet: &Snapshot) {
         let end = packet.delivered + packet.lost + packet.tx_in_flight;
         if end - packet.bytes != self.hole_end || self.lost_ranges == 0 {
             self.lost_ranges = self.lost_ranges.saturating_add(1);
@@ -170,13 +170,13 @@ impl Sample {
 }
 
 /// QUIC always has selective acknowledgements, so a single loss is not yet too much.
-fn is_inflight_too_high(lost: Bytes, tx_in_flight: Bytes) -> bool {
+pub(super) fn is_inflight_too_high(lost: Bytes, tx_in_flight: Bytes) -> bool {
     lost > tx_in_flight * LOSS_THRESH
 }
 
 /// §5.5.10.2 InflightAtLoss: how much was in flight when losses crossed the threshold, which may have
 /// happened within this packet, if it is a batch.
-fn inflight_at_loss(packet: &Snapshot, lost: Bytes) -> Bytes {
+pub(super) fn inflight_at_loss(packet: &Snapshot, lost: Bytes) -> Bytes {
     let inflight_prev = packet.tx_in_flight - packet.bytes;
     let lost_prev = lost - packet.bytes;
     // DRAFT: the prefix is negative where earlier packets crossed the threshold; none is safe then.

@@ -31,8 +31,8 @@
 //!
 //! any -> ProbeRTT 1.0 0.5  5 s without a low RTT; after 200 ms and a round -> CRUISE or Startup
 //! ```
-//! One file per state ([`startup`], [`drain`], [`probe_bw`], [`probe_rtt`]) and per part of the model
-//! ([`model`], [`loss`], [`ecn`], [`control`]); functions and fields bear the draft's names.
+//! One file per state (`startup`, `drain`, `probe_bw`, `probe_rtt`) and per part of the model (`model`,
+//! `loss`, `ecn`, `control`); functions and fields bear the draft's names.
 
 mod control;
 mod drain;
@@ -121,6 +121,8 @@ struct Sample {
     delivered: Bytes,
     prior_delivered: Bytes,
     newly_acked: Bytes,
+    /// In flight before it.
+    prior_in_flight: Bytes,
     lost: Bytes,
     tx_in_flight: Bytes,
     is_app_limited: bool,
@@ -172,6 +174,7 @@ impl Bbr3 {
             delivered: ack.delivered - newest.delivered,
             prior_delivered: newest.delivered,
             newly_acked: ack.bytes,
+            prior_in_flight: self.in_flight,
             // DRAFT: §5.2.3 leaves open where these two come from on an ACK: the newest packet of it.
             lost: ack.lost - newest.lost,
             tx_in_flight: newest.tx_in_flight,
@@ -233,10 +236,10 @@ impl RateLaw for Bbr3 {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
+        let sample = self.sample(ack);
         self.in_flight = ack.in_flight;
         self.delivered = ack.delivered;
         self.self_limit.on_delivered(ack.now, ack.delivered);
-        let sample = self.sample(ack);
         self.update_model_and_state(&sample);
         self.ecn.on_ack(&sample);
         self.update_control_parameters(&sample);

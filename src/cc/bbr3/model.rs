@@ -41,7 +41,7 @@ impl MaxBw {
         self.previous.max(self.current)
     }
 
-    fn insert(&mut self, rate: Rate) {
+    pub fn insert(&mut self, rate: Rate) {
         self.current = self.current.max(rate);
     }
 
@@ -59,7 +59,7 @@ pub(super) struct ExtraAcked {
     interval_start: Instant,
     delivered: Bytes,
     /// The maximum of each recent round, in the place `round % len`.
-    by_round: [(u64, Bytes); EXTRA_ACKED_FILTER_LEN as usize + 1],
+    by_round: [(u64, Bytes); EXTRA_ACKED_SLOTS],
     pub value: Bytes,
 }
 
@@ -74,7 +74,7 @@ impl ExtraAcked {
     }
 
     /// The excess that this ACK shows.
-    fn excess(&mut self, now: Instant, bw: Rate, newly_acked: Bytes) -> Bytes {
+    pub fn excess(&mut self, now: Instant, bw: Rate, newly_acked: Bytes) -> Bytes {
         let mut expected = bw * now.saturating_duration_since(self.interval_start);
         if self.delivered <= expected {
             self.delivered = Bytes::ZERO;
@@ -86,7 +86,7 @@ impl ExtraAcked {
     }
 
     /// Windowed maximum over the last `len` full rounds and the present one.
-    fn insert(&mut self, round: u64, excess: Bytes, len: u64) {
+    pub fn insert(&mut self, round: u64, excess: Bytes, len: u64) {
         let slots = self.by_round.len() as u64;
         let slot = &mut self.by_round[usize::try_from(round % slots).unwrap_or(0)];
         *slot = if slot.0 == round { (round, slot.1.max(excess)) } else { (round, excess) };
@@ -114,10 +114,10 @@ impl SelfLimit {
     }
 
     pub fn on_delivered(&mut self, now: Instant, delivered: Bytes) {
-        if let Some((_, end @ None)) = &mut self.span {
-            if delivered > self.index {
-                *end = Some(now);
-            }
+        if let Some((_, end @ None)) = &mut self.span
+            && delivered > self.index
+        {
+            *end = Some(now);
         }
     }
 
@@ -129,6 +129,9 @@ impl SelfLimit {
         self.span.is_some_and(|(from, end)| sent >= from && end.is_none_or(|end| sent <= end))
     }
 }
+
+/// The rounds of the longest filter, and the present one.
+const EXTRA_ACKED_SLOTS: usize = 11;
 
 impl Bbr3 {
     /// §5.5.5 UpdateMaxBw, with §5.5.1 UpdateRound at its head.

@@ -170,7 +170,10 @@ impl Bbr3 {
     /// §5.3.3.9 IsTimeToGoDown.
     fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
         let ceiling = self.bounds.inflight_longterm;
-        if self.cycle.prev_probe_too_high && self.in_flight >= ceiling {
+        // DRAFT: C.inflight has to be that before the ACK, as in Linux, and the ceiling is reached when no
+        // datagram has room below it: the window ends there, so after an ACK, or exactly, it never is.
+        let is_at_ceiling = self.bounds.has_longterm() && sample.prior_in_flight + self.datagram > ceiling;
+        if self.cycle.prev_probe_too_high && is_at_ceiling {
             // Precautionary deceleration: the last probe had losses here.
             self.cycle.prev_probe_precautionary = true;
             return true;

@@ -26,7 +26,7 @@ impl Random {
 
     /// Uniform in nanoseconds from zero to below `most`, which is a second at most.
     pub fn below(&mut self, most: Duration) -> Duration {
-        let nanos = u128::from(self.next()) * most.as_nanos() >> 64;
+        let nanos = (u128::from(self.next()) * most.as_nanos()) >> 64;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }

@@ -11,96 +11,23 @@
 //! Settings in [`Path`] and [`Source`] may be changed while it runs.
 #![cfg(test)]
 
+mod path;
+mod watched;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+pub use self::path::{Path, Policer};
+use self::watched::Watched;
 use super::{PathStart, RateLaw};
 use crate::control::Control;
-use crate::signal::{Ack, Feedback, Loss, Plan, Purpose, Release, Sent, Snapshot, Undo, Verdict};
+use crate::signal::{Feedback, Plan, Purpose, Release};
 use crate::test_clock::{ms, t0};
 use crate::units::{Bytes, Gain, Rate};
 
 /// Size of every datagram.
 pub const DATAGRAM: Bytes = Bytes::new(1452);
-
-/// The path and the receiver at its end.
-#[derive(Debug, Clone)]
-pub struct Path {
-    pub rate: Rate,
-    /// Two-way propagation.
-    pub delay: Duration,
-    /// Room in front of the link, beyond the packet on it.
-    pub buffer: Bytes,
-    /// Every n-th packet is lost before the queue.
-    pub lose_every: Option<u64>,
-    pub policer: Option<Policer>,
-    /// What leaves the link before this instant takes so much longer than the rest.
-    pub detour: Option<(Instant, Duration)>,
-    /// Packets per acknowledgement.
-    pub ack_every: usize,
-    /// ACKs reach the sender at multiples of this.
-    pub ack_slot: Duration,
-    /// The queue marks instead of nothing above this backlog.
-    pub mark_above: Bytes,
-}
-
-/// A token bucket that drops.
-#[derive(Debug, Clone)]
-pub struct Policer {
-    pub rate: Rate,
-    pub burst: Bytes,
-    tokens: Bytes,
-    at: Instant,
-}
-
-impl Policer {
-    /// A full bucket.
-    pub fn new(now: Instant, rate: Rate, burst: Bytes) -> Self {
-        Self { rate, burst, tokens: burst, at: now }
-    }
-
-    fn admits(&mut self, now: Instant, bytes: Bytes) -> bool {
-        let earned = self.rate * (now - self.at);
-        if !earned.is_zero() {
-            self.tokens = (self.tokens + earned).min(self.burst);
-            self.at = now;
-        }
-        let is_admitted = self.tokens >= bytes;
-        if is_admitted {
-            self.tokens -= bytes;
-        }
-        is_admitted
-    }
-}
-
-impl Path {
-    /// A clean path with a buffer of one bandwidth-delay product, but 10 datagrams at least.
-    pub fn new(rate: Rate, delay: Duration) -> Self {
-        Self {
-            rate,
-            delay,
-            buffer: (rate * delay).max(DATAGRAM.times(10)),
-            lose_every: None,
-            policer: None,
-            detour: None,
-            ack_every: 2,
-            ack_slot: Duration::ZERO,
-            mark_above: Bytes::MAX,
-        }
-    }
-
-    /// Bandwidth-delay product.
-    pub fn bdp(&self) -> Bytes {
-        self.rate * self.delay
-    }
-
-    /// The same path with another buffer.
-    pub fn with_buffer(self, buffer: Bytes) -> Self {
-        Self { buffer, ..self }
-    }
-}
 
 /// The application.
 #[derive(Debug, Clone)]
@@ -475,86 +402,6 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         // Ties are broken by the order in which events were scheduled.
         let order = self.link.entered * 4 + self.receiver.delivered;
         self.events.push(Reverse((self.now + wait, order, event)));
-    }
-}
-
-/// A law shared between `Control` and the test, which notes its states and what it was told of losses.
-#[derive(Debug)]
-struct Watched<L>(Arc<Mutex<Seen<L>>>);
-
-#[derive(Debug)]
-struct Seen<L> {
-    law: L,
-    trace: Vec<(Instant, &'static str)>,
-    lost: BTreeMap<Instant, Snapshot>,
-}
-
-impl<L> Clone for Watched<L> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<L: RateLaw> Watched<L> {
-    fn new(law: L) -> Self {
-        let trace = vec![(t0(), law.state())];
-        Self(Arc::new(Mutex::new(Seen { law, trace, lost: BTreeMap::new() })))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Seen<L>> {
-        self.0.lock().expect("no test panics inside a law and goes on")
-    }
-
-    fn tell(&self, now: Instant, event: impl FnOnce(&mut L)) {
-        let mut seen = self.lock();
-        event(&mut seen.law);
-        let state = seen.law.state();
-        if seen.trace.last().is_none_or(|(_, last)| *last != state) {
-            seen.trace.push((now, state));
-        }
-    }
-
-    /// What `Control` will do once the transport reports late acknowledgements of lost packets.
-    fn on_late_arrival(&self, now: Instant, sent: Instant) {
-        let packet = self.lock().lost.remove(&sent);
-        if let Some(packet) = packet {
-            self.tell(now, |law| law.on_undo(&Undo { now, packet }));
-        }
-    }
-}
-
-impl<L: RateLaw + 'static> RateLaw for Watched<L> {
-    fn on_sent(&mut self, sent: &Sent) {
-        self.tell(sent.now, |law| law.on_sent(sent));
-    }
-
-    fn on_ack(&mut self, ack: &Ack) {
-        self.tell(ack.now, |law| law.on_ack(ack));
-    }
-
-    fn on_loss(&mut self, loss: &Loss<'_>) {
-        self.lock().lost.extend(loss.packets.iter().map(|packet| (packet.sent, *packet)));
-        self.tell(loss.now, |law| law.on_loss(loss));
-    }
-
-    fn on_verdict(&mut self, verdict: &Verdict) {
-        self.tell(verdict.now, |law| law.on_verdict(verdict));
-    }
-
-    fn on_deadline(&mut self, now: Instant) {
-        self.tell(now, |law| law.on_deadline(now));
-    }
-
-    fn on_mtu(&mut self, datagram: Bytes) {
-        self.lock().law.on_mtu(datagram);
-    }
-
-    fn plan(&self, now: Instant) -> Plan {
-        self.lock().law.plan(now)
-    }
-
-    fn state(&self) -> &'static str {
-        self.lock().law.state()
     }
 }
 
