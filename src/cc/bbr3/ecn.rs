@@ -56,10 +56,6 @@ impl Ecn {
         Self { mode: Mode::LinuxV3(shares), ..Self::default() }
     }
 
-    pub fn is_linux(&self) -> bool {
-        matches!(self.mode, Mode::LinuxV3(_))
-    }
-
     pub fn newest(&self) -> (Bytes, bool) {
         self.newest
     }
@@ -86,23 +82,23 @@ impl Ecn {
 }
 
 impl Bbr3 {
-    pub(super) fn handle_linux_mark(&mut self, now: Instant) {
+    /// Whether the mark is answered in Linux's way.
+    pub(super) fn handle_linux_mark(&mut self, now: Instant) -> bool {
         let is_short = self.min_rtt.min_rtt.is_some_and(|rtt| rtt <= LONGEST_RTT);
-        let Mode::LinuxV3(shares) = &mut self.ecn.mode else { return };
-        if is_short {
-            shares.marked += shares.frame;
+        let Mode::LinuxV3(shares) = &mut self.ecn.mode else { return false };
+        if !is_short {
+            return false;
         }
+        shares.marked += shares.frame;
         let is_high = shares.marked.times(2) > shares.acked;
         let ends_startup = shares.high_rounds >= STARTUP_HIGH_ROUNDS;
         if self.state == State::Startup && ends_startup {
-            self.full_pipe.full_bw_reached = true;
-            self.full_pipe.full_bw_now = true;
-            self.bounds.inflight_longterm = self.bdp(self.bw).max(self.loss_round.inflight_latest);
+            self.leave_startup_at_latest_inflight();
         }
-        if self.cycle.is_bw_probe_sample && (is_high || !is_short) {
+        if self.cycle.is_bw_probe_sample && is_high {
             self.handle_mark_of_probe(now);
         }
-        self.apply_to_output();
+        true
     }
 }
 

@@ -235,14 +235,12 @@ impl Bbr3 {
     /// count losses (IsInflightTooHigh without selective ACKs), since marks come without a count: any
     /// mark of a probe ends the probe, and a round with a mark ends Startup.
     pub(super) fn handle_mark(&mut self, now: Instant) {
-        if self.ecn.is_linux() {
-            self.handle_linux_mark(now);
-            return;
-        }
-        self.note_congestion();
-        self.loss_round.is_marked = true;
-        if self.cycle.is_bw_probe_sample {
-            self.handle_mark_of_probe(now);
+        if !self.handle_linux_mark(now) {
+            self.note_congestion();
+            self.loss_round.is_marked = true;
+            if self.cycle.is_bw_probe_sample {
+                self.handle_mark_of_probe(now);
+            }
         }
         self.apply_to_output();
     }
@@ -309,15 +307,15 @@ impl Bbr3 {
         if self.is_probing_bw() || !(self.loss_round.is_loss_in_round || ecn_cut.is_some()) {
             return;
         }
-        if self.bounds.bw_shortterm == Rate::MAX {
-            self.bounds.bw_shortterm = self.max_bw.get();
-        }
         if self.bounds.inflight_shortterm == Bytes::MAX {
             self.bounds.inflight_shortterm = self.output.cwnd;
         }
         let before = self.bounds.inflight_shortterm;
         if self.loss_round.is_loss_in_round {
             let (bounds, round) = (&mut self.bounds, &self.loss_round);
+            if bounds.bw_shortterm == Rate::MAX {
+                bounds.bw_shortterm = self.max_bw.get();
+            }
             bounds.bw_shortterm = round.bw_latest.max(bounds.bw_shortterm * BETA);
             bounds.inflight_shortterm = round.inflight_latest.max(before * BETA);
         }

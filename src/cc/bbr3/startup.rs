@@ -63,7 +63,8 @@ impl Bbr3 {
     /// DRAFT: §5.3.1.3 has CheckStartupHighLoss in prose only. As Linux does, it is checked where a
     /// round that began with a loss ends, so that a full round of recovery is judged.
     fn check_startup_high_loss(&mut self, sample: &Sample) {
-        if !self.loss_round.is_start {
+        let has_recovered_a_round = self.recovery.has_lasted_a_round(sample.sent);
+        if !self.loss_round.is_start || self.recovery.is_active() && !has_recovered_a_round {
             return;
         }
         let lost_ranges = std::mem::take(&mut self.loss_round.lost_ranges);
@@ -71,16 +72,20 @@ impl Bbr3 {
         if self.state != State::Startup || self.full_pipe.full_bw_reached {
             return;
         }
-        let is_lossy = self.recovery.has_lasted_a_round(sample.sent)
-            && lost_ranges >= STARTUP_FULL_LOSS_CNT
-            && sample.is_inflight_too_high();
-        if is_lossy || (is_marked && !self.ecn.is_linux()) {
-            if is_lossy {
-                self.recovery.set_undo_state(UndoState::Startup);
-            }
-            self.full_pipe.set_full();
-            self.bounds.inflight_longterm = self.bdp(self.bw).max(self.loss_round.inflight_latest);
+        let is_lossy =
+            has_recovered_a_round && lost_ranges >= STARTUP_FULL_LOSS_CNT && sample.is_inflight_too_high();
+        if is_lossy {
+            self.recovery.set_undo_state(UndoState::Startup);
         }
+        if is_lossy || is_marked {
+            self.leave_startup_at_latest_inflight();
+        }
+    }
+
+    /// The path is full of what the last round delivered.
+    pub(super) fn leave_startup_at_latest_inflight(&mut self) {
+        self.full_pipe.set_full();
+        self.bounds.inflight_longterm = self.bdp(self.bw).max(self.loss_round.inflight_latest);
     }
 
     /// Back to Startup: from ProbeRTT before the pipe was full, or after losses that were none.

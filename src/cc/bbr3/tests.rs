@@ -316,6 +316,22 @@ fn linuxs_answer_to_marks_keeps_a_short_path_busy_and_its_queue_short() {
 }
 
 #[test]
+fn linuxs_answer_is_for_short_paths_only() {
+    let run = |linux: bool| {
+        let mut path = Path::new(Rate::mbps(20), ms(40)).with_buffer(Bytes::mb(1));
+        path.mark_above = DATAGRAM.times(5);
+        let law = move |start| match linux {
+            true => Bbr3::new(start, 3).with_linux_ecn(),
+            false => Bbr3::new(start, 3),
+        };
+        let mut bed = Bed::new(path, law);
+        bed.run_for(Duration::from_secs(5));
+        (bed.trace(), bed.delivered())
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
 fn a_silence_is_followed_by_the_paths_pace() {
     let mut bed = Bed::new(Path::new(Rate::mbps(10), ms(40)), |start| Bbr3::new(start, 3));
     assert!(bed.run_to("probe_bw_up", Duration::from_secs(9)));

@@ -23,7 +23,7 @@ pub struct Path {
     pub ack_every: usize,
     /// ACKs reach the sender at multiples of this.
     pub ack_slot: Duration,
-    /// The queue marks instead of nothing above this backlog.
+    /// The backlog above which the queue marks what enters it.
     pub mark_above: Bytes,
 }
 
