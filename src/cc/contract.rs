@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{Bbr3, Fixed, PathStart, RateLaw};
+use super::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw};
 use crate::loss::Ledger;
 use crate::signal::{Plan, Purpose, Snapshot, Undo, Verdict, VerdictKind};
 use crate::test_clock::{ms, t0};
@@ -36,6 +36,8 @@ const LAWS: &[Entry] = &[
         kind: Kind::Window,
         build: |_, _| Box::new(Fixed::new(Rate::mbps(10), Bytes::mb(1))),
     },
+    Entry { name: "newreno", kind: Kind::Window, build: |start, _| Box::new(NewReno::new(start)) },
+    Entry { name: "cubic", kind: Kind::Window, build: |start, _| Box::new(Cubic::new(start)) },
     Entry { name: "bbr3", kind: Kind::Model, build: |start, seed| Box::new(Bbr3::new(start, seed)) },
     Entry {
         name: "bbr3 with Linux's ECN",
