@@ -81,8 +81,13 @@ impl Entry {
 
 /// A law ready for a flow.
 pub enum Made {
-    /// Ours, by its factory, and whether it asks for sparse acknowledgements.
-    Own { factory: Arc<dyn LawFactory>, sparse_acks: bool },
+    /// Ours.
+    Own {
+        /// Makes it for each path.
+        factory: Arc<dyn LawFactory>,
+        /// Whether it asks for sparse acknowledgements.
+        sparse_acks: bool,
+    },
     /// A foreign one.
     Foreign(Law),
 }
