@@ -163,6 +163,8 @@ impl Control {
         if self.plan.until.is_some_and(|until| until <= now) {
             self.tell(|law| law.on_deadline(now));
             self.replan(now);
+            // A law that still names the past is asked with the next event; asking at once would never end.
+            self.plan.until = self.plan.until.filter(|until| *until > now);
         }
     }
 

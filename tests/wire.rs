@@ -256,6 +256,21 @@ async fn a_certificate_for_another_name_is_refused() {
 }
 
 #[test]
+fn an_endpoint_lives_from_its_first_moment() {
+    // Many, since another thread may run the driver before `server` returns.
+    let (server_config, _) = configs(&fixed());
+    let runtime = runtime();
+    for _ in 0..200 {
+        let server =
+            runtime.block_on(async { Endpoint::server(server_config.clone(), localhost()) }).unwrap();
+        let waiting = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_millis(1), server.accept()).await.is_err()
+        });
+        assert!(waiting, "the endpoint was closed before anybody closed it");
+    }
+}
+
+#[test]
 fn a_peer_that_vanishes_is_noticed() {
     let (mut server_config, client_config) = configs(&fixed());
     let mut transport = TransportConfig::default();

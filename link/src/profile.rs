@@ -176,6 +176,11 @@ impl Profile {
         self.delays.at(departed)
     }
 
+    /// The least one-way delay, without jitter, that ever holds: a bound for who looks ahead.
+    pub fn least_delay(&self) -> Duration {
+        self.delays.values().min().unwrap_or_default()
+    }
+
     /// Wire bytes that may wait, not counting the packet in transmission.
     pub fn buffer(&self) -> Bytes {
         self.buffer
@@ -463,6 +468,13 @@ mod tests {
             "outages: `90000s` is not at most a day"
         );
         assert_eq!(message(link().with_slots(days)), "slots: `90000s` is not at most a day");
+    }
+
+    #[test]
+    fn the_least_delay_is_that_of_any_step() {
+        assert_eq!(link().least_delay(), ms(20));
+        let steps = vec![(ms(5), ms(30)), (ms(6), ms(10)), (ms(7), ms(15))];
+        assert_eq!(link().with_delay_steps(steps).expect("valid").least_delay(), ms(10));
     }
 
     #[test]

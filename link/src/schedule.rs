@@ -39,6 +39,11 @@ impl<V: Copy> Steps<V> {
         self.first
     }
 
+    /// Every value that ever holds.
+    pub(crate) fn values(&self) -> impl Iterator<Item = V> + '_ {
+        std::iter::once(self.first).chain(self.later.iter().map(|(_, value)| *value))
+    }
+
     /// The value at `moment`.
     pub(crate) fn at(&self, moment: Time) -> V {
         self.before(self.begun(moment))

@@ -34,7 +34,7 @@ fn pair(make: impl FnOnce(RouteId, RouteId) -> (Box<dyn Host>, Box<dyn Host>)) -
     let path = PathProfile::symmetric(LINK, RTT).expect("a path");
     let ports = [path.forward, path.reverse].map(|profile| {
         let queue = Box::new(Fifo::new(Limit::Bytes(profile.buffer())));
-        world.add_port(Port::new(profile, queue, link_seed(1, profile.delay().as_secs())))
+        world.add_port(Port::new(profile, queue, link_seed(1, 0)))
     });
     let to_receiver = world.add_route(vec![ports[0]], HostId(0));
     let to_sender = world.add_route(vec![ports[1]], HostId(1));
@@ -89,7 +89,10 @@ fn quic_pair(origin: Instant) -> Pair {
     })
 }
 
-fn run(name: &str, make: fn(Instant) -> Pair) {
+/// Makes a pair of hosts; the instant stands for time zero.
+type Make = fn(Instant) -> Pair;
+
+fn run(name: &str, make: Make) {
     let mut best = Duration::MAX;
     let mut packets = 0;
     let mut took = Duration::ZERO;
@@ -113,8 +116,7 @@ fn run(name: &str, make: fn(Instant) -> Pair) {
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let hosts: [(&str, fn(Instant) -> Pair); 3] =
-        [("bare", bare_pair), ("tcp", tcp_pair), ("quic", quic_pair)];
+    let hosts: [(&str, Make); 3] = [("bare", bare_pair), ("tcp", tcp_pair), ("quic", quic_pair)];
     for (name, make) in hosts {
         if chosen.is_empty() || chosen.iter().any(|arg| arg == name) {
             run(name, make);

@@ -3,8 +3,12 @@
 //! *What it decides:* when a packet that is offered arrives at the other end, or that it does not.
 //! The wire and the rate are warplink's, so the same packets meet the same fates here, in the pure
 //! link model and in the UDP relay.
+//!
+//! The end of a transmission is no event of its own: nothing outside can notice it before the packet
+//! could arrive. The port catches up with its transmitter whenever it is asked for anything, so that a
+//! packet costs one event instead of two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use warplink::{Loss, Profile, Span, Time, Wire};
 use warpunits::Bytes;
@@ -21,8 +25,11 @@ pub struct Port {
     wire: Wire,
     /// The packet in transmission, and when its last bit leaves.
     transmitting: Option<(Time, Queued)>,
-    /// Packets on the wire, by arrival and order of departure.
-    on_wire: BTreeMap<(Time, u64), Packet>,
+    /// Nothing that is not on the wire yet arrives earlier.
+    earliest_arrival: Time,
+    /// No packet takes less from its departure to its arrival.
+    least_transit: Span,
+    on_wire: OnWire,
     offered: u64,
     stats: PortStats,
     by_route: Vec<RouteStats>,
@@ -111,11 +118,13 @@ impl Port {
     pub fn new(profile: Profile, queue: Box<dyn Queue>, seed: u64) -> Self {
         let wire = Wire::new(&profile, seed);
         Self {
+            least_transit: least_transit(&profile),
             profile,
             queue,
             wire,
             transmitting: None,
-            on_wire: BTreeMap::new(),
+            earliest_arrival: Time::NEVER,
+            on_wire: OnWire::default(),
             offered: 0,
             stats: PortStats::default(),
             by_route: Vec::new(),
@@ -133,6 +142,7 @@ impl Port {
 
     /// Takes in a packet; why it was lost, if it was lost at once.
     pub fn offer(&mut self, now: Time, packet: Packet) -> Option<Loss> {
+        self.catch_up(now);
         self.account(now);
         let queued = Queued { packet, draw: self.offered, since: now };
         self.offered += 1;
@@ -155,51 +165,39 @@ impl Port {
         Some(Loss::Overflow)
     }
 
-    /// When something happens next without our doing.
+    /// When something happens next without our doing; it may turn out that nothing does.
     pub fn next_event(&self) -> Time {
-        let transmitted = self.transmitting.as_ref().map_or(Time::NEVER, |(at, _)| *at);
-        let arriving = self.on_wire.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
-        transmitted.min(arriving)
+        self.earliest_arrival.min(self.on_wire.next_arrival())
     }
 
     /// Lets happen what is due at `now`, and hands over what arrives.
     pub fn advance(&mut self, now: Time, arrived: &mut Vec<Packet>) {
-        while let Some((at, _)) = self.transmitting.as_ref().filter(|(at, _)| *at <= now) {
-            let at = *at;
-            let (_, queued) = self.transmitting.take().expect("it was just looked at");
-            self.account(at);
-            self.launch(at, queued);
-            if let Some(next) = self.queue.pop(at, &mut self.dropped) {
-                self.transmit(at, next);
-            }
-            if !self.dropped.is_empty() {
-                for dropped in std::mem::take(&mut self.dropped) {
-                    self.on_overflow(at, &dropped);
-                }
-            }
-        }
-        while let Some(entry) = self.on_wire.first_entry().filter(|entry| entry.key().0 <= now) {
-            arrived.push(entry.remove());
+        self.catch_up(now);
+        while let Some(packet) = self.on_wire.pop(now) {
+            arrived.push(packet);
         }
     }
 
-    /// Wire bytes that wait.
-    pub fn queued(&self) -> Bytes {
+    /// Wire bytes that wait at `now`.
+    pub fn queued(&mut self, now: Time) -> Bytes {
+        self.catch_up(now);
         self.queue.bytes()
     }
 
     /// What the port did until `now`.
     pub fn stats(&mut self, now: Time) -> PortStats {
+        self.catch_up(now);
         self.account(now);
         self.stats
     }
 
-    /// What the port did with the packets of one route.
-    pub fn route_stats(&self, RouteId(route): RouteId) -> RouteStats {
+    /// What the port did with the packets of one route until `now`.
+    pub fn route_stats(&mut self, now: Time, RouteId(route): RouteId) -> RouteStats {
+        self.catch_up(now);
         self.by_route.get(route).copied().unwrap_or_default()
     }
 
-    /// How long packets waited.
+    /// How long packets waited that have left the queue.
     pub fn sojourns(&self) -> &Histogram {
         &self.sojourns
     }
@@ -209,12 +207,28 @@ impl Port {
         &self.profile
     }
 
+    /// Ends the transmissions that are over by `now`.
+    fn catch_up(&mut self, now: Time) {
+        while let Some((at, queued)) = self.transmitting.take_if(|(at, _)| *at <= now) {
+            self.earliest_arrival = Time::NEVER;
+            self.account(at);
+            self.launch(at, queued);
+            if let Some(next) = self.queue.pop(at, &mut self.dropped) {
+                self.transmit(at, next);
+            }
+            while let Some(dropped) = self.dropped.pop() {
+                self.on_overflow(at, &dropped);
+            }
+        }
+    }
+
     fn transmit(&mut self, now: Time, queued: Queued) {
         let waited = now - queued.since;
         self.sojourns.add(waited);
         self.stats.sojourn = self.stats.sojourn + waited;
         self.stats.departed += 1;
         let done = self.profile.finish(now, queued.packet.wire);
+        self.earliest_arrival = done + self.least_transit;
         self.transmitting = Some((done, queued));
     }
 
@@ -223,7 +237,7 @@ impl Port {
         match self.wire.carry(queued.draw, now) {
             Some(at) => {
                 self.tell(now, PortEvent::Depart, (&queued.packet).into());
-                self.on_wire.insert((at, queued.draw), queued.packet);
+                self.on_wire.push(at, queued.packet);
             }
             None => {
                 self.tell(now, PortEvent::Lose, (&queued.packet).into());
@@ -267,3 +281,52 @@ impl Port {
         self.last_change = self.last_change.max(now);
     }
 }
+
+/// Packets on the wire, in the order of their arrival and, where that is the same, of their departure.
+#[derive(Debug, Default)]
+struct OnWire {
+    /// Those that arrive no earlier than any that departed before them.
+    in_order: VecDeque<(Time, Packet)>,
+    /// Those that overtake, by arrival and number.
+    overtaking: BTreeMap<(Time, u64), Packet>,
+    overtakers: u64,
+}
+
+impl OnWire {
+    fn push(&mut self, at: Time, packet: Packet) {
+        if self.in_order.back().is_none_or(|(last, _)| *last <= at) {
+            self.in_order.push_back((at, packet));
+        } else {
+            self.overtakers += 1;
+            self.overtaking.insert((at, self.overtakers), packet);
+        }
+    }
+
+    fn next_arrival(&self) -> Time {
+        let in_order = self.in_order.front().map_or(Time::NEVER, |(at, _)| *at);
+        self.overtaking.first_key_value().map_or(in_order, |((at, _), _)| in_order.min(*at))
+    }
+
+    /// The next packet that has arrived by `now`. Of two that arrive together, the one in order departed
+    /// before the one that overtakes: when the latter departed, a packet with a later arrival was last.
+    fn pop(&mut self, now: Time) -> Option<Packet> {
+        let at = self.next_arrival();
+        if at > now || at == Time::NEVER {
+            return None;
+        }
+        match self.in_order.front() {
+            Some((first, _)) if *first == at => self.in_order.pop_front().map(|(_, packet)| packet),
+            _ => self.overtaking.pop_first().map(|(_, packet)| packet),
+        }
+    }
+}
+
+/// The least delay, less the most by which jitter can shorten it.
+fn least_transit(profile: &Profile) -> Span {
+    let delay = Span::from(profile.least_delay()).as_picos();
+    let sigma = Span::from(profile.jitter().sigma()).as_picos();
+    Span::from_picos(delay.saturating_sub(sigma.saturating_mul(MOST_SIGMAS)))
+}
+
+/// `warplink`'s normal deviates end at 6.3 standard deviations.
+const MOST_SIGMAS: u64 = 7;

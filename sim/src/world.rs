@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use warplink::Time;
 
@@ -23,6 +24,8 @@ pub struct World {
     routes: Vec<Route>,
     outbox: Vec<Packet>,
     arrived: Vec<Packet>,
+    /// Hosts that have not finished.
+    unfinished: usize,
 }
 
 /// Where events come from.
@@ -36,6 +39,7 @@ struct HostSlot {
     host: Box<dyn Host>,
     /// The moment of its entry in the event queue.
     scheduled: Time,
+    is_finished: bool,
 }
 
 struct PortSlot {
@@ -61,6 +65,7 @@ impl World {
             routes: Vec::new(),
             outbox: Vec::new(),
             arrived: Vec::new(),
+            unfinished: 0,
         }
     }
 
@@ -78,7 +83,8 @@ impl World {
 
     /// Adds a host, which acts first at its own `next_wake`.
     pub fn add_host(&mut self, host: Box<dyn Host>) -> HostId {
-        self.hosts.push(HostSlot { host, scheduled: Time::NEVER });
+        self.hosts.push(HostSlot { host, scheduled: Time::NEVER, is_finished: false });
+        self.unfinished += 1;
         let id = HostId(self.hosts.len() - 1);
         self.schedule_host(id.0);
         id
@@ -106,16 +112,20 @@ impl World {
 
     /// Runs until `end`, or until nothing is left to happen, or until every host has finished.
     pub fn run_until(&mut self, end: Time) {
+        // The caller may have changed hosts since.
+        for id in 0..self.hosts.len() {
+            self.schedule_host(id);
+        }
         while self.step(end) {}
     }
 
     /// Lets the next event happen, unless it lies beyond `end` or every host has finished.
     pub fn step(&mut self, end: Time) -> bool {
-        let Some(&Reverse((at, _, source))) = self.events.peek() else { return false };
-        if at > end || self.is_finished() {
+        if self.is_finished() {
             return false;
         }
-        self.events.pop();
+        let Some(next) = self.events.peek_mut().filter(|next| next.0.0 <= end) else { return false };
+        let Reverse((at, _, source)) = PeekMut::pop(next);
         self.now = at;
         match source {
             Source::Host(host) => self.on_host_event(host),
@@ -126,7 +136,7 @@ impl World {
 
     /// Whether every host has finished.
     pub fn is_finished(&self) -> bool {
-        self.hosts.iter().all(|slot| slot.host.is_finished())
+        self.unfinished == 0
     }
 
     fn on_host_event(&mut self, id: usize) {
@@ -152,13 +162,17 @@ impl World {
         let mut arrived = std::mem::take(&mut self.arrived);
         slot.port.advance(self.now, &mut arrived);
         self.schedule_port(id);
-        for packet in arrived.drain(..) {
-            self.forward(Packet { hop: packet.hop + 1, ..packet });
+        for mut packet in arrived.drain(..) {
+            packet.hop += 1;
+            self.forward(packet);
         }
         self.arrived = arrived;
     }
 
     fn send_outbox(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
         let mut outbox = std::mem::take(&mut self.outbox);
         for packet in outbox.drain(..) {
             self.forward(packet);
@@ -188,6 +202,11 @@ impl World {
     fn schedule_host(&mut self, id: usize) {
         let slot = &mut self.hosts[id];
         let at = slot.host.next_wake().max(self.now);
+        let is_finished = slot.host.is_finished();
+        if is_finished != slot.is_finished {
+            slot.is_finished = is_finished;
+            self.unfinished = if is_finished { self.unfinished - 1 } else { self.unfinished + 1 };
+        }
         if at < slot.scheduled {
             slot.scheduled = at;
             self.push(at, Source::Host(id));

@@ -7,9 +7,15 @@
 //!
 //! Read [`fixed`] first: it is the tutorial for authors of laws.
 
+pub mod cubic;
 pub mod fixed;
+mod hystart;
+pub mod newreno;
+mod window;
 
+pub use cubic::Cubic;
 pub use fixed::Fixed;
+pub use newreno::NewReno;
 
 use std::fmt;
 use std::time::Instant;

@@ -11,7 +11,10 @@ use crate::units::{Bytes, Rate};
 
 /// Which congestion controller a connection uses, and how each new path gets a fresh one.
 #[derive(Clone)]
-pub struct Law(pub(super) LawKind);
+pub struct Law {
+    pub(super) kind: LawKind,
+    sparse_acks: bool,
+}
 
 #[derive(Clone)]
 pub(super) enum LawKind {
@@ -23,13 +26,21 @@ impl Law {
     /// An explicit pacing rate (UDP payload) under an explicit window. No good citizen: for paths on
     /// which that rate is reserved, and for tests.
     pub fn fixed(rate: Rate, window: Bytes) -> Self {
-        Self::custom(move |_: PathStart| Fixed::new(rate, window))
+        Self::custom(move |_: PathStart| Fixed::new(rate, window)).with_sparse_acks()
     }
 
     /// A law of your own, made by `factory` for each path. Closures from
     /// [`PathStart`] to a [`RateLaw`](crate::cc::RateLaw) will do.
     pub fn custom(factory: impl LawFactory + 'static) -> Self {
-        Self(LawKind::Own(Arc::new(factory)))
+        Self { kind: LawKind::Own(Arc::new(factory)), sparse_acks: false }
+    }
+
+    /// Asks the peer for one acknowledgement per ten packets, which saves CPU at both ends. Right for a
+    /// law that sends at a rate of its own; one that waits for acknowledgements to open its window needs
+    /// them as they come, since a window of fewer than ten packets would wait for the ACK delay.
+    #[must_use]
+    pub fn with_sparse_acks(self) -> Self {
+        Self { sparse_acks: true, ..self }
     }
 
     /// `quinn-proto`'s CUBIC, its default controller, paced by us at 1.25 · window / srtt.
@@ -49,7 +60,7 @@ impl Law {
 
     /// A controller written for `quinn-proto`, forwarded verbatim. Runs with it cannot be replayed.
     pub fn foreign(controller: Foreign) -> Self {
-        Self(LawKind::Foreign(controller))
+        Self { kind: LawKind::Foreign(controller), sparse_acks: false }
     }
 }
 
@@ -62,7 +73,7 @@ impl Default for Law {
 
 impl std::fmt::Debug for Law {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
+        match &self.kind {
             LawKind::Own(_) => f.write_str("Law::custom"),
             LawKind::Foreign(foreign) => write!(f, "Law::foreign({})", foreign.name()),
         }
@@ -161,9 +172,9 @@ impl TransportConfig {
             let longest = IdleTimeout::from(VarInt::MAX);
             IdleTimeout::try_from(timeout).unwrap_or(longest)
         });
-        let (foreign, ack_frequency) = match &law.0 {
-            LawKind::Own(_) => (None, Some(sparse_acks())),
-            LawKind::Foreign(foreign) => (Some(foreign.factory()), None),
+        let foreign = match &law.kind {
+            LawKind::Own(_) => None,
+            LawKind::Foreign(foreign) => Some(foreign.factory()),
         };
         let mut proto = quinn_proto::TransportConfig::default();
         proto
@@ -175,20 +186,23 @@ impl TransportConfig {
             .max_idle_timeout(idle)
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
-            .ack_frequency_config(ack_frequency)
+            .ack_frequency_config(law.sparse_acks.then(sparse_acks))
             .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
         proto
     }
 }
 
-/// Asks the peer for one acknowledgement per ten packets: a rate-paced sender loses nothing by it and
-/// both ends save CPU. Not for foreign controllers, which take their growth from the ACK stream.
+/// Asks the peer for one acknowledgement per ten packets: both ends save CPU. The request is fixed when
+/// the connection is made, so it depends on the law alone. Any gap is acknowledged at once, as without
+/// the extension: otherwise a lost last packet would need two pings, and a packet that was overtaken
+/// could look lost before the next ACK tells of it.
 ///
 /// The delay stays the peer's own, capped by `quinn-proto` at the larger of 25 ms and the RTT.
 fn sparse_acks() -> AckFrequencyConfig {
     let mut config = AckFrequencyConfig::default();
     config.ack_eliciting_threshold(VarInt::from_u32(ACK_EVERY - 1));
+    config.reordering_threshold(VarInt::from_u32(1));
     config
 }
 

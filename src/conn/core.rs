@@ -49,12 +49,14 @@ pub struct Core {
     setup: Setup,
     path: PathId,
     control: Control,
-    /// The path before the present one, restored if the present one fails its validation.
+    /// The last path that proved valid, restored if the present one fails its validation.
     previous: Option<(PathId, Control)>,
     recovery: RecoveryClock,
     ack_debt: AckDebt,
     limit: Limit,
     tally: Tally,
+    /// When the state machine was last told something whose consequences are still in the log.
+    told_at: Option<Instant>,
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
@@ -108,25 +110,26 @@ impl Core {
             ack_debt: AckDebt::default(),
             limit: Limit::Nothing,
             tally: Tally::default(),
+            told_at: Some(now),
             last_sent: now,
             log: Vec::new(),
             datagram: Vec::new(),
             held: None,
         };
-        core.absorb(now);
+        core.absorb();
         core
     }
 
     /// Takes in a datagram or an event of the endpoint.
     pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
         self.inner.handle_event(event);
-        self.absorb(now);
+        self.told_at = Some(now);
     }
 
     /// The instant that [`poll_timeout`](Self::poll_timeout) named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
-        self.absorb(now);
+        self.told_at = Some(now);
     }
 
     /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be
@@ -137,6 +140,7 @@ impl Core {
         limits: BatchLimits,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        self.absorb();
         let mut allowance = self.permit(now);
         let may_send = !allowance.is_zero();
         let mut batch = Batch::new(buf, limits);
@@ -162,6 +166,7 @@ impl Core {
     /// if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Instant> {
+        self.absorb();
         let ours = match self.limit {
             Limit::Pacing(at) => Some(at),
             _ => None,
@@ -189,14 +194,14 @@ impl Core {
         &mut self.inner
     }
 
-    /// What the connection did, and what it knows of its path.
+    /// What the connection did, and what it knew of its path when it was last polled.
     pub fn stats(&self) -> ConnectionStats {
         ConnectionStats::new(&self.control, self.limit, self.inner.stats())
     }
 
     /// How much may leave through the gate, and what holds the sender back if nothing may.
     fn permit(&mut self, now: Instant) -> Bytes {
-        if matches!(self.setup.law.0, LawKind::Foreign(_)) {
+        if matches!(self.setup.law.kind, LawKind::Foreign(_)) {
             let plan = self.foreign_plan();
             self.control.follow(now, plan);
         }
@@ -216,15 +221,18 @@ impl Core {
             Release::Now { bytes } => bytes,
             Release::OnAck if is_ping_due => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
-                self.ack_debt.on_granted(now);
+                self.ack_debt.on_opened(now);
                 self.control.datagram()
             }
             _ => Bytes::ZERO,
         }
     }
 
+    /// Whether the gate is to be shut. A handshake and a close are not held back: RFC 9002 §7 exempts
+    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued.
     fn is_spent(&self, allowance: Bytes) -> bool {
-        !self.inner.is_handshaking() && allowance < self.control.datagram()
+        let is_established = !self.inner.is_handshaking() && !self.inner.is_closed();
+        is_established && allowance < self.control.datagram()
     }
 
     /// Polls one datagram into `self.datagram` and books its departure.
@@ -246,6 +254,8 @@ impl Core {
         let purpose = self.tally.purpose_since(&before, is_on_path);
         if self.tally.acknowledged_since(&before) {
             self.ack_debt.on_acknowledged(self.tally.received());
+        } else if is_open {
+            self.ack_debt.on_opened(sent);
         }
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
@@ -258,8 +268,10 @@ impl Core {
         Some(transmit)
     }
 
-    /// Reads the log after an event; what the state machine counts but does not report is looked up.
-    fn absorb(&mut self, now: Instant) {
+    /// Reads the log after events, once for all that came together; what the state machine counts but
+    /// does not report is looked up.
+    fn absorb(&mut self) {
+        let Some(now) = self.told_at.take() else { return };
         self.read_log(now);
         let before = std::mem::replace(&mut self.tally, Tally::read(&self.inner));
         if self.tally.lost_probe_since(&before) {
@@ -277,17 +289,15 @@ impl Core {
             match *entry {
                 Entry::PathOpened { path, from } => self.open_path(now, path, from),
                 Entry::Polled { path } => {
-                    self.restore_path(path);
+                    self.restore_path(now, path);
                     has_departed = true;
                 }
                 Entry::Feedback { path, feedback } => {
-                    self.restore_path(path);
-                    if matches!(feedback, Feedback::AckEnd { .. }) {
+                    self.restore_path(now, path);
+                    if let Feedback::AckEnd { now, .. } = feedback {
                         self.recovery.on_ack(now);
                     }
-                    if path == self.path {
-                        self.control.on_feedback(&feedback);
-                    }
+                    self.control.on_feedback(&feedback);
                 }
             }
         }
@@ -306,16 +316,25 @@ impl Core {
             _ => new_control(&self.setup, &self.inner, now),
         };
         let old = std::mem::replace(&mut self.control, control);
-        self.previous = Some((self.path, old));
+        // No ACK is reported before a path is validated, and an invalid one is never returned to.
+        if self.previous.is_none() || !old.ledger().delivered().is_zero() {
+            self.previous = Some((self.path, old));
+        }
         self.path = path;
     }
 
-    /// The state machine returned to the path before when the new one failed its validation.
-    fn restore_path(&mut self, path: PathId) {
-        if let Some((_, control)) = self.previous.take_if(|(previous, _)| *previous == path) {
-            self.control = control;
-            self.path = path;
+    /// Only the present path has anything to tell: if it is another than we took it for, the state
+    /// machine has returned to it because the one after it failed its validation.
+    fn restore_path(&mut self, now: Instant, path: PathId) {
+        if path == self.path {
+            return;
         }
+        self.control = match self.previous.take() {
+            Some((previous, control)) if previous == path => control,
+            // It was validated, but left before anything that it carried was acknowledged.
+            _ => new_control(&self.setup, &self.inner, now),
+        };
+        self.path = path;
     }
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
@@ -337,11 +356,9 @@ impl Core {
             Limit::Pacing(_) | Limit::Nothing => return None,
         };
         let is_alive = !self.inner.is_handshaking() && !self.inner.is_closed();
-        let rtt = self
-            .control
-            .ledger()
-            .rtt()
-            .filter(|_| is_alive && !self.control.ledger().in_flight().is_zero())?;
+        let ledger = self.control.ledger();
+        ledger.oldest().filter(|oldest| is_alive && self.recovery.awaits_data(*oldest))?;
+        let rtt = ledger.rtt()?;
         Some(self.recovery.deadline(&rtt, waiting))
     }
 
@@ -359,7 +376,7 @@ impl Core {
 
 fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> Control {
     let datagram = Bytes::new(inner.current_mtu().into());
-    match &setup.law.0 {
+    match &setup.law.kind {
         LawKind::Own(factory) => {
             Control::new(now, factory.build(PathStart::new(now, datagram)), setup.anchor, datagram)
         }

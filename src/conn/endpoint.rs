@@ -186,11 +186,14 @@ impl Endpoint {
             None,
         );
         let shard = Shard::new(proto);
-        tokio::spawn(Driver::new(shard.clone(), socket, config.anchor)?);
+        let driver = Driver::new(shard.clone(), socket, config.anchor)?;
         let shared =
             Arc::new(Settings { local_addr, anchor: config.anchor, server, client: Mutex::new(None) });
+        // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
-        Ok(Self(Handle { shard, shared }))
+        let endpoint = Self(Handle { shard, shared });
+        tokio::spawn(driver);
+        Ok(endpoint)
     }
 
     /// What [`connect`](Self::connect) uses from now on.

@@ -16,6 +16,7 @@ mod clock;
 mod config;
 mod connection;
 pub mod core;
+mod drop_in;
 mod endpoint;
 mod error;
 mod shard;
@@ -27,6 +28,7 @@ mod tap;
 pub use batch::BatchLimits;
 pub use config::{Law, TransportConfig};
 pub use connection::{Connecting, Connection};
+pub use drop_in::DropIn;
 pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};
 pub use error::{
     ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,

@@ -18,6 +18,8 @@ use crate::units::Bytes;
 pub struct Ledger {
     /// In order of departure; a record stays until everything before it has met its fate.
     records: VecDeque<Record>,
+    /// Where the record after the one acknowledged last is: most acknowledgements name the next one.
+    after_acked: usize,
     /// Sum of `Record::outstanding`.
     outstanding: Bytes,
     /// Bytes in flight as the transport counts them, carried forward between its reports.
@@ -55,13 +57,14 @@ struct AckFrame {
     newest: Option<Snapshot>,
 }
 
-/// How often the transport's report did not match the records. All zero on a path whose handshake is
+/// How often the transport's report did not match the records. Nothing is added once the handshake is
 /// over, unless the connection migrates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Audit {
     /// Acknowledgements of packets that are not on record (sent on an earlier path).
     pub unknown_acks: u64,
-    /// Losses whose size differed from that of the records found.
+    /// Losses whose size differed from that of the records found, such as that of a datagram which had
+    /// been taken for a forgotten one.
     pub inexact_losses: u64,
     /// Datagrams that vanished from the transport's own count without a report: it drops the
     /// handshake's packet number spaces, and withholds reports while it validates a path.
@@ -73,6 +76,7 @@ impl Ledger {
     pub fn new(now: Instant) -> Self {
         Self {
             records: VecDeque::new(),
+            after_acked: 0,
             outstanding: Bytes::ZERO,
             in_flight: Bytes::ZERO,
             delivered: Bytes::ZERO,
@@ -101,6 +105,12 @@ impl Ledger {
         }
         self.in_flight += bytes;
         self.outstanding += bytes;
+        if let Some(last) = self.records.back_mut().filter(|last| last.snapshot.sent == sent) {
+            // Stock quinn sends several datagrams at one instant: they share a record, and a sample.
+            last.snapshot.bytes += bytes;
+            last.outstanding += bytes;
+            return Some(Sent { now: sent, bytes, in_flight: self.in_flight });
+        }
         let snapshot = Snapshot {
             sent,
             bytes,
@@ -119,10 +129,11 @@ impl Ledger {
 
     /// Books one newly acknowledged packet of the ACK frame at hand.
     pub fn on_acked(&mut self, sent: Instant, bytes: Bytes) {
-        let Ok(index) = self.records.binary_search_by_key(&sent, |record| record.snapshot.sent) else {
+        let Some(index) = self.find(sent) else {
             self.audit.unknown_acks += 1;
             return;
         };
+        self.after_acked = index + 1;
         let record = &mut self.records[index];
         let bytes = bytes.min(record.outstanding);
         record.outstanding -= bytes;
@@ -183,12 +194,16 @@ impl Ledger {
             if record.outstanding.is_zero() || record.purpose == Purpose::MtuProbe {
                 continue;
             }
-            found += record.outstanding;
+            // The handshake's datagrams hold several packets, which are lost one by one.
+            let lost = record.outstanding.min(bytes - found);
+            found += lost;
+            record.outstanding -= lost;
             self.lost_packets.push(record.snapshot);
-            record.outstanding = Bytes::ZERO;
         }
         self.lost_packets.reverse();
-        self.audit.inexact_losses += u64::from(found != bytes);
+        // The probe of a search that was given up is lost like other packets, and says as little as ever.
+        let probe = if found < bytes { self.take_probe() } else { Bytes::ZERO };
+        self.audit.inexact_losses += u64::from(found + probe != bytes);
         self.outstanding -= found;
         self.in_flight -= found;
         self.lost += found;
@@ -205,15 +220,7 @@ impl Ledger {
 
     /// Takes the outstanding path MTU probe off the books: its loss is no sign of congestion.
     pub fn on_probe_lost(&mut self) {
-        let probe = self
-            .records
-            .iter_mut()
-            .find(|record| record.purpose == Purpose::MtuProbe && !record.outstanding.is_zero());
-        if let Some(record) = probe {
-            let bytes = std::mem::take(&mut record.outstanding);
-            self.outstanding -= bytes;
-            self.in_flight -= bytes;
-        }
+        self.take_probe();
         self.forget_settled();
     }
 
@@ -242,9 +249,33 @@ impl Ledger {
         self.rtt
     }
 
+    /// Departure of the oldest datagram in flight.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.records.front().map(|record| record.snapshot.sent)
+    }
+
     /// How well reports and records matched.
     pub fn audit(&self) -> Audit {
         self.audit
+    }
+
+    fn find(&self, sent: Instant) -> Option<usize> {
+        match self.records.get(self.after_acked) {
+            Some(record) if record.snapshot.sent == sent => Some(self.after_acked),
+            _ => self.records.binary_search_by_key(&sent, |record| record.snapshot.sent).ok(),
+        }
+    }
+
+    /// Takes the outstanding path MTU probe off the books; its size.
+    fn take_probe(&mut self) -> Bytes {
+        let probe = self
+            .records
+            .iter_mut()
+            .find(|record| record.purpose == Purpose::MtuProbe && !record.outstanding.is_zero());
+        let bytes = probe.map_or(Bytes::ZERO, |record| std::mem::take(&mut record.outstanding));
+        self.outstanding -= bytes;
+        self.in_flight -= bytes;
+        bytes
     }
 
     fn measure_rtt(&mut self, now: Instant, sent: Instant) -> Rtt {
@@ -310,6 +341,7 @@ impl Ledger {
     fn forget_settled(&mut self) {
         while self.records.front().is_some_and(|record| record.outstanding.is_zero()) {
             self.records.pop_front();
+            self.after_acked = self.after_acked.saturating_sub(1);
         }
     }
 }
@@ -401,12 +433,31 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_of_two_packets_is_lost_in_parts() {
+        let mut ledger = after_sending(1);
+        ledger.on_lost(t0() + ms(9), t0(), Bytes::new(400), false);
+        assert_eq!((ledger.in_flight(), ledger.lost()), (Bytes::new(600), Bytes::new(400)));
+        ledger.on_acked(t0(), Bytes::new(600));
+        assert_eq!((ledger.delivered(), ledger.audit()), (Bytes::new(600), Audit::default()));
+    }
+
+    #[test]
     fn a_lost_mtu_probe_is_no_loss() {
         let mut ledger = after_sending(1);
         ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe);
         assert_eq!(ledger.in_flight(), Bytes::new(2452));
         ledger.on_probe_lost();
         assert_eq!((ledger.in_flight(), ledger.lost()), (PACKET, Bytes::ZERO));
+    }
+
+    #[test]
+    fn the_probe_of_an_abandoned_search_is_lost_with_other_packets() {
+        let mut ledger = after_sending(1);
+        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe);
+        ledger.on_sent(t0() + ms(2), PACKET, Purpose::Data);
+        let loss = ledger.on_lost(t0() + ms(9), t0() + ms(2), Bytes::new(3452), false);
+        assert_eq!((loss.packets.len(), loss.bytes, loss.in_flight), (2, PACKET.times(2), Bytes::ZERO));
+        assert_eq!(ledger.audit(), Audit::default());
     }
 
     #[test]
@@ -458,6 +509,22 @@ mod tests {
         ledger.on_acked(t0() + ms(12), PACKET);
         let ack = ledger.on_ack_end(t0() + ms(22), Bytes::ZERO).expect("acknowledged");
         assert!(!ack.newest.app_limited);
+    }
+
+    #[test]
+    fn datagrams_of_one_instant_share_a_record() {
+        let mut ledger = after_sending(0);
+        for _ in 0..3 {
+            ledger.on_sent(t0(), PACKET, Purpose::Data);
+        }
+        ledger.on_acked(t0(), PACKET);
+        ledger.on_acked(t0(), PACKET);
+        let ack = ledger.on_ack_end(t0() + ms(10), PACKET).expect("acknowledged");
+        // Two packets in 10 ms; the third is still out, and is the one that is lost.
+        assert_eq!(ack.sample.expect("a round trip long").rate, PACKET.times(2) / ms(10));
+        let loss = ledger.on_lost(t0() + ms(12), t0(), PACKET, false);
+        assert_eq!((loss.bytes, loss.in_flight), (PACKET, Bytes::ZERO));
+        assert_eq!(ledger.audit(), Audit::default());
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! tail    (nothing left to send):   RTT/4, RTT/2, RTT, then every 5/4 RTT after the last departure
 //! blocked (the window is full):     every 5/4 RTT of silence, that is neither departure nor ACK
 //! ```
-//! The first twelve pings of one silence keep that spacing, each later one doubles it: a dead path
-//! gets a logarithmic number of them. How long a path may stay silent before the connection ends is
+//! The first twelve pings of one silence keep that spacing, each later one doubles it until an ACK ends
+//! the silence: a dead path gets a logarithmic number of them. How long a path may stay silent before the connection ends is
 //! another clock's business, the idle timeout.
 
 use std::time::{Duration, Instant};
@@ -29,22 +29,29 @@ pub enum Waiting {
 /// Early pings on the path's own clock.
 #[derive(Debug, Clone)]
 pub struct RecoveryClock {
+    /// Departure of the newest datagram, a ping or not.
     last_sent: Instant,
+    /// Departure of the newest datagram that was no ping.
+    last_data: Instant,
     last_acked: Instant,
-    /// Sent since the last departure of data (tail) or the last sign of life (blocked).
+    /// Sent since the last departure of data; in a long silence, since the last sign of life.
     pings: u32,
 }
 
 impl RecoveryClock {
     /// A clock that starts at `now`.
     pub fn new(now: Instant) -> Self {
-        Self { last_sent: now, last_acked: now, pings: 0 }
+        Self { last_sent: now, last_data: now, last_acked: now, pings: 0 }
     }
 
-    /// A datagram left that was no ping of ours.
+    /// A datagram left that was no ping of ours. In a long silence it does not start the pings anew,
+    /// since it may be one of the transport's own probes.
     pub fn on_sent(&mut self, now: Instant) {
         self.last_sent = now;
-        self.pings = 0;
+        self.last_data = now;
+        if self.pings < STEADY_PINGS {
+            self.pings = 0;
+        }
     }
 
     /// A ping left.
@@ -56,6 +63,14 @@ impl RecoveryClock {
     /// An ACK frame acknowledged something new.
     pub fn on_ack(&mut self, now: Instant) {
         self.last_acked = now;
+        if self.pings >= STEADY_PINGS {
+            self.pings = 0;
+        }
+    }
+
+    /// Whether more than pings is in flight, if this is the departure of the oldest datagram in flight.
+    pub fn awaits_data(&self, oldest: Instant) -> bool {
+        oldest <= self.last_data
     }
 
     /// When the next ping is due.
@@ -114,6 +129,15 @@ mod tests {
     }
 
     #[test]
+    fn pings_are_not_asked_after() {
+        let mut clock = RecoveryClock::new(t0());
+        clock.on_sent(t0() + ms(1));
+        clock.on_ping(t0() + ms(11));
+        assert!(clock.awaits_data(t0()) && clock.awaits_data(t0() + ms(1)));
+        assert!(!clock.awaits_data(t0() + ms(11)));
+    }
+
+    #[test]
     fn a_blocked_sender_waits_for_silence() {
         let mut clock = RecoveryClock::new(t0());
         clock.on_ack(t0() + ms(30));
@@ -129,5 +153,17 @@ mod tests {
             pings += 1;
         }
         assert!(pings <= 24, "{pings} pings in 30 s");
+    }
+
+    #[test]
+    fn a_long_silence_ends_with_an_ack_and_not_with_a_probe() {
+        let mut clock = RecoveryClock::new(t0());
+        for _ in 0..15 {
+            clock.on_ping(t0());
+        }
+        clock.on_sent(t0() + ms(1000));
+        assert_eq!(clock.deadline(&RTT, Waiting::Tail), t0() + ms(1000 + 50 * 8));
+        clock.on_ack(t0() + ms(1200));
+        assert_eq!(clock.deadline(&RTT, Waiting::Tail), t0() + ms(1000 + 10));
     }
 }

@@ -1,15 +1,20 @@
 //! What the integration tests share.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod diary;
+pub mod fate;
 pub mod pair;
 
 use std::sync::Arc;
 
-/// A self-signed certificate for `localhost`, as the two ends' TLS configurations.
+/// A self-signed certificate for `localhost`, as the two ends' TLS configurations. Ed25519 signatures
+/// and a fixed serial number have one size, so that every run sends the same datagrams.
 pub fn tls() -> (quinn_proto::ServerConfig, quinn_proto::ClientConfig) {
-    let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a name is valid");
-    let certificate = certified.cert.der().clone();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("the algorithm is known");
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).expect("a name is valid");
+    params.serial_number = Some(1_u64.into());
+    let certificate = params.self_signed(&key).expect("the key signs").der().clone();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     let server = quinn_proto::ServerConfig::with_single_cert(vec![certificate.clone()], key.into())
         .expect("the key belongs to the certificate");
     let mut roots = rustls::RootCertStore::empty();

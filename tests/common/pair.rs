@@ -29,6 +29,8 @@ pub fn setup(law: Law) -> Setup {
 pub struct Departure {
     pub at: Instant,
     pub from_client: bool,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
     pub data: Vec<u8>,
     pub ecn: Option<EcnCodepoint>,
 }
@@ -40,7 +42,7 @@ pub struct End {
     handle: Option<ConnectionHandle>,
     pub address: SocketAddr,
     pub events: Vec<Event>,
-    /// Sum of what was read, and whether the stream ended.
+    /// Sum of what was read, and whether the stream that was opened last has ended.
     pub received: u64,
     pub is_finished: bool,
     incoming: Option<(quinn_proto::ServerConfig, Setup)>,
@@ -48,7 +50,7 @@ pub struct End {
     pub backlog: Option<(StreamId, u64)>,
 }
 
-type Wire = BTreeMap<(Instant, u64), (bool, SocketAddr, Departure)>;
+type Wire = BTreeMap<(Instant, u64), Departure>;
 
 /// What becomes of a datagram: `None` is lost, otherwise the one-way delay and the ECN mark.
 pub type Fate = Box<dyn FnMut(&Departure) -> Option<(Duration, Option<EcnCodepoint>)>>;
@@ -64,6 +66,8 @@ pub struct Pair {
     /// Every datagram that left, in order.
     pub departures: Vec<Departure>,
     pub limits: BatchLimits,
+    /// How far ahead departures are planned.
+    pub lead: Duration,
 }
 
 impl Pair {
@@ -73,6 +77,7 @@ impl Pair {
         let mut endpoint_config = quinn_proto::EndpointConfig::default();
         endpoint_config.rng_seed(Some([7; 32]));
         let endpoint_config = Arc::new(endpoint_config);
+        #[expect(clippy::disallowed_methods, reason = "virtual time needs an origin")]
         let now = Instant::now();
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let end = |server_config: Option<quinn_proto::ServerConfig>, port, incoming| End {
@@ -101,6 +106,7 @@ impl Pair {
             sequence: 0,
             departures: Vec::new(),
             limits: BatchLimits { bytes: Bytes::new(65_507), segments: 64 },
+            lead: Duration::ZERO,
         };
         let end = &mut pair.client;
         let (handle, core) =
@@ -128,11 +134,20 @@ impl Pair {
 
     /// The server opens a stream and writes `bytes` to it, as fast as it takes them.
     pub fn download(&mut self, bytes: u64) {
+        self.client.is_finished = false;
         self.server.write(bytes);
     }
 
+    /// The client opens a stream and writes `bytes` to it.
     pub fn upload(&mut self, bytes: u64) {
+        self.server.is_finished = false;
         self.client.write(bytes);
+    }
+
+    /// From now on the client's datagrams come from `address`. Datagrams to its earlier addresses
+    /// still reach it, unless `fate` decides otherwise.
+    pub fn move_client(&mut self, address: SocketAddr) {
+        self.client.address = address;
     }
 
     /// Runs for `time`.
@@ -180,21 +195,35 @@ impl Pair {
                 let end = if from_client { &mut self.client } else { &mut self.server };
                 let source = end.address;
                 end.write_backlog();
-                let Some((transmit, data)) = end.transmit(self.now, self.limits) else { break };
-                self.launch(from_client, source, &transmit, &data);
+                let at = self.now + self.lead;
+                let Some((transmit, data)) = end.transmit(at, self.limits) else { break };
+                self.launch(at, from_client, source, &transmit, &data);
             }
         }
     }
 
-    fn launch(&mut self, from_client: bool, source: SocketAddr, transmit: &Transmit, data: &[u8]) {
+    fn launch(
+        &mut self,
+        at: Instant,
+        from_client: bool,
+        source: SocketAddr,
+        transmit: &Transmit,
+        data: &[u8],
+    ) {
         for datagram in data.chunks(transmit.segment_size.unwrap_or(data.len()).max(1)) {
-            let departure =
-                Departure { at: self.now, from_client, data: datagram.to_vec(), ecn: transmit.ecn };
+            let departure = Departure {
+                at,
+                from_client,
+                source,
+                destination: transmit.destination,
+                data: datagram.to_vec(),
+                ecn: transmit.ecn,
+            };
             self.departures.push(departure.clone());
             if let Some((delay, ecn)) = (self.fate)(&departure) {
                 self.sequence += 1;
                 let arrival = Departure { ecn, ..departure };
-                self.wire.insert((self.now + delay, self.sequence), (from_client, source, arrival));
+                self.wire.insert((at + delay, self.sequence), arrival);
             }
         }
     }
@@ -204,11 +233,12 @@ impl Pair {
             if entry.key().0 > self.now {
                 break;
             }
-            let (from_client, source, departure) = entry.remove();
+            let departure = entry.remove();
+            let from_client = departure.from_client;
             let end = if from_client { &mut self.server } else { &mut self.client };
-            for (transmit, data) in end.receive(self.now, source, &departure) {
+            for (transmit, data) in end.receive(self.now, &departure) {
                 let source = end_address(from_client, &self.client, &self.server);
-                self.launch(!from_client, source, &transmit, &data);
+                self.launch(self.now, !from_client, source, &transmit, &data);
             }
             let end = if from_client { &mut self.server } else { &mut self.client };
             end.drain(self.now);
@@ -271,24 +301,19 @@ impl End {
     }
 
     fn expire(&mut self, now: Instant) {
-        if let Some(core) = &mut self.core {
-            if core.poll_timeout().is_some_and(|at| at <= now) {
-                core.handle_timeout(now);
-            }
+        if let Some(core) = &mut self.core
+            && core.poll_timeout().is_some_and(|at| at <= now)
+        {
+            core.handle_timeout(now);
         }
         self.drain(now);
     }
 
     /// Takes in a datagram; what the endpoint answers by itself.
-    fn receive(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        departure: &Departure,
-    ) -> Vec<(Transmit, Vec<u8>)> {
+    fn receive(&mut self, now: Instant, departure: &Departure) -> Vec<(Transmit, Vec<u8>)> {
         let mut buf = Vec::new();
         let data = BytesMut::from(&departure.data[..]);
-        match self.endpoint.handle(now, source, None, departure.ecn, data, &mut buf) {
+        match self.endpoint.handle(now, departure.source, None, departure.ecn, data, &mut buf) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
                 if let Some(core) = &mut self.core {
                     core.handle_event(now, event);

@@ -249,7 +249,7 @@ impl QuicHost {
         let Body::Datagram(data) = packet.body else { return };
         let now = self.instant(cx.now);
         let mut response = Vec::new();
-        let data = BytesMut::from(&data[..]);
+        let data = BytesMut::from(Data::from(data));
         let peer = if self.role == Role::Receive { SERVER_ADDRESS } else { CLIENT_ADDRESS };
         match self.endpoint.handle(now, peer, None, packet.ecn, data, &mut response) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {

@@ -197,7 +197,7 @@ fn minus_log2(bits: u64) -> u64 {
         let square = (u128::from(mantissa) * u128::from(mantissa)) >> 63;
         let digit = u64::from(square >= 1 << 64);
         log = (log << 1) | digit;
-        mantissa = (square >> digit) as u64;
+        mantissa = u64::try_from(square >> digit).expect("the digit says whether it needs a shift");
     }
     ((zeros + 1) << LOG_DIGITS) - log
 }

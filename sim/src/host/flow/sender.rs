@@ -300,6 +300,7 @@ impl Sender {
             return;
         }
         let bytes = Bytes::new(bytes.into());
+        debug_assert!(bytes <= self.in_flight, "what is outstanding is in flight");
         self.in_flight -= bytes;
         if self.newest.is_none_or(|(newest, _)| newest < number) {
             self.newest = Some((number, sent));
@@ -402,6 +403,7 @@ impl Sender {
             self.first += 1;
         }
         let Some(newest) = lost else { return };
+        debug_assert!(bytes <= self.in_flight, "what is outstanding is in flight");
         self.in_flight -= bytes;
         self.counts.bytes_lost += bytes;
         self.counts.first_loss.get_or_insert(since(self.origin, now));

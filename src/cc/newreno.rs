@@ -1,0 +1,143 @@
+//! NewReno as RFC 9002 §7 has it, in bytes.
+//!
+//! ```text
+//! slow start            W += acknowledged
+//! congestion avoidance  W += datagram · acknowledged / W
+//! loss or mark          ssthresh = W = max(W / 2, 2 datagrams)    once per round trip
+//! persistent congestion W = 2 datagrams
+//!
+//!   slow start --loss, mark, W >= ssthresh--> congestion avoidance --persistent congestion--> slow start
+//! ```
+//! The window stands while the application limits the sender (§7.8), and for acknowledgements of what
+//! was sent before the last reduction.
+
+use std::time::Instant;
+
+use super::window::{Recovery, initial_window, least_window, paced};
+use super::{PathStart, RateLaw};
+use crate::signal::{Ack, Loss, Plan, Rtt, Snapshot, Undo, Verdict};
+use crate::units::{Bytes, Gain};
+
+/// NewReno.
+#[derive(Debug, Clone)]
+pub struct NewReno {
+    datagram: Bytes,
+    window: Bytes,
+    ssthresh: Bytes,
+    /// Acknowledged bytes, times a datagram, that have not yet made up one byte of window.
+    carry: u128,
+    recovery: Recovery,
+    rtt: Option<Rtt>,
+    before: Option<Before>,
+}
+
+/// What a reduction that proves spurious restores.
+#[derive(Debug, Clone)]
+struct Before {
+    window: Bytes,
+    ssthresh: Bytes,
+    /// Departure of the oldest packet whose loss led to the reduction.
+    oldest: Instant,
+    /// How many such packets have not turned up since.
+    missing: usize,
+}
+
+impl NewReno {
+    /// In slow start, with the initial window of RFC 9002 §7.2.
+    pub fn new(start: PathStart) -> Self {
+        Self {
+            datagram: start.datagram,
+            window: initial_window(start.datagram),
+            ssthresh: Bytes::MAX,
+            carry: 0,
+            recovery: Recovery::default(),
+            rtt: None,
+            before: None,
+        }
+    }
+
+    /// Answers a loss of these packets, or a mark, which cannot prove spurious.
+    fn reduce(&mut self, lost: &[Snapshot]) {
+        self.before = lost.first().map(|oldest| Before {
+            window: self.window,
+            ssthresh: self.ssthresh,
+            oldest: oldest.sent,
+            missing: lost.len(),
+        });
+        self.window = (self.window * LOSS_REDUCTION).max(least_window(self.datagram));
+        self.ssthresh = self.window;
+        self.carry = 0;
+    }
+
+    fn grow(&mut self, acknowledged: Bytes) {
+        if self.window < self.ssthresh {
+            self.window += acknowledged;
+            return;
+        }
+        self.carry += u128::from(acknowledged.get()) * u128::from(self.datagram.get());
+        let window = u128::from(self.window.get());
+        self.window += Bytes::new(u64::try_from(self.carry / window).unwrap_or(u64::MAX));
+        self.carry %= window;
+    }
+}
+
+impl RateLaw for NewReno {
+    fn on_ack(&mut self, ack: &Ack) {
+        self.rtt = Some(ack.rtt);
+        // RFC 9002 §7.8: a window that is not used does not grow.
+        if !ack.newest.app_limited && !self.recovery.covers(ack.newest.sent) {
+            self.grow(ack.bytes);
+        }
+    }
+
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        let Some(newest) = loss.packets.last() else { return };
+        if self.recovery.begins(loss.now, newest.sent) {
+            self.reduce(loss.packets);
+        } else if let Some(before) = &mut self.before {
+            before.missing += loss.packets.len();
+        }
+        if loss.persistent {
+            self.window = least_window(self.datagram);
+            self.recovery.end();
+            self.before = None;
+        }
+    }
+
+    fn on_verdict(&mut self, verdict: &Verdict) {
+        // RFC 9002 §7.1: a mark is answered like a loss; it cannot prove spurious.
+        if self.recovery.begins(verdict.now, verdict.newest) {
+            self.reduce(&[]);
+        }
+    }
+
+    fn on_undo(&mut self, undo: &Undo) {
+        if !self.recovery.covers(undo.packet.sent) {
+            return;
+        }
+        if let Some(before) = self.before.as_mut().filter(|before| undo.packet.sent >= before.oldest) {
+            before.missing = before.missing.saturating_sub(1);
+            if before.missing == 0 {
+                self.window = self.window.max(before.window);
+                self.ssthresh = before.ssthresh;
+                self.before = None;
+            }
+        }
+    }
+
+    fn on_mtu(&mut self, datagram: Bytes) {
+        self.datagram = datagram;
+        self.window = self.window.max(least_window(datagram));
+    }
+
+    fn plan(&self, _now: Instant) -> Plan {
+        paced(self.window, self.rtt)
+    }
+
+    fn state(&self) -> &'static str {
+        if self.window < self.ssthresh { "slow start" } else { "congestion avoidance" }
+    }
+}
+
+/// RFC 9002 §7.3.2, kLossReductionFactor.
+const LOSS_REDUCTION: Gain = Gain::ratio(1, 2);
