@@ -95,7 +95,7 @@ impl LawFactory for Shared {
     }
 }
 
-/// What `fixed` is given, since it looks for nothing itself.
+/// What laws may be given: `fixed` looks for nothing itself.
 #[derive(Debug, Clone, Copy)]
 pub struct PathFacts {
     /// UDP payload per second that the bottleneck carries.
@@ -104,6 +104,8 @@ pub struct PathFacts {
     pub bdp: Bytes,
     /// The parameters of `fixed`.
     pub fixed: FixedSpec,
+    /// Seeds the draws of laws that draw; each flow has its own.
+    pub seed: u64,
 }
 
 impl PathFacts {
@@ -122,13 +124,13 @@ impl PathFacts {
 }
 
 /// The law that a flow asks for, on a path of which this is known.
-pub fn make(spec: &LawSpec, payload_rate: Rate, bdp: Bytes) -> Made {
+pub fn make(spec: &LawSpec, payload_rate: Rate, bdp: Bytes, seed: u64) -> Made {
     let fixed = match spec {
         LawSpec::Fixed(fixed) => *fixed,
         LawSpec::Named(_) => FixedSpec::default(),
     };
     let entry = find(spec.name()).expect("specs name laws of the registry");
-    entry.make(&PathFacts { payload_rate, bdp, fixed })
+    entry.make(&PathFacts { payload_rate, bdp, fixed, seed })
 }
 
 #[cfg(test)]
@@ -140,5 +142,20 @@ mod tests {
         for (index, law) in ALL.iter().enumerate() {
             assert!(ALL[..index].iter().all(|other| other.name != law.name), "{}", law.name);
         }
+    }
+
+    #[test]
+    fn fixed_takes_its_part_of_the_payload_rate() {
+        let path = PathFacts {
+            payload_rate: Rate::mbps(100),
+            bdp: Bytes::kb(500),
+            fixed: FixedSpec { window: Window::Bytes(Bytes::mb(1)), ..FixedSpec::default() },
+            seed: 0,
+        };
+        // Any instant will do: `fixed` has no clock.
+        #[expect(clippy::disallowed_methods, reason = "virtual time needs an origin")]
+        let now = std::time::Instant::now();
+        let plan = path.fixed().build(PathStart::new(now, Bytes::new(1452))).plan(now);
+        assert_eq!((plan.rate, plan.window), (Rate::mbps(97), Bytes::mb(1)));
     }
 }
