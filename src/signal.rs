@@ -114,6 +114,8 @@ pub struct Sent {
     pub bytes: Bytes,
     /// Bytes in flight, this datagram included.
     pub in_flight: Bytes,
+    /// Whether the application, not the network, limits what is in flight.
+    pub app_limited: bool,
 }
 
 /// How fast the path delivered between two points of its history.

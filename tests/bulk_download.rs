@@ -65,8 +65,8 @@ fn nonsense_is_refused_by_its_option_and_the_expected_form() {
         ("--jitter", "2ms,sideways", "`2ms,reorder`"),
         ("--buffer", "much", "`1 BDP`"),
         ("--buffer", "-1 BDP", "`1 BDP`"),
-        ("--law", "vegas", "fixed, cubic, newreno, bbr, quinn"),
-        ("--law", "", "fixed, cubic, newreno, bbr, quinn"),
+        ("--law", "vegas", "fixed, cubic, newreno, bbr3, quinn-cubic, quinn-newreno, quinn-bbr, quinn"),
+        ("--law", "", "fixed, cubic, newreno, bbr3, quinn-cubic, quinn-newreno, quinn-bbr, quinn"),
         ("--seed", "-1", "whole number"),
     ];
     for (option, value, expected) in cases {
@@ -123,13 +123,19 @@ fn a_download_fills_its_json_row() {
 
 #[test]
 fn all_laws_appear_in_the_table_in_the_order_asked_for() {
-    let output =
-        bulk_download(&["--bytes", "200 kB", "--loss", "0", "--law", "quinn,bbr,newreno,cubic,fixed"]);
+    let output = bulk_download(&[
+        "--bytes",
+        "200 kB",
+        "--loss",
+        "0",
+        "--law",
+        "quinn,quinn-bbr,bbr3,newreno,cubic,fixed",
+    ]);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
     let lines = stdout.lines().filter_map(|line| line.strip_prefix("│ "));
     let laws: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).skip(2).collect();
-    assert_eq!(laws, ["quinn", "bbr", "newreno", "cubic", "fixed"], "{stdout}");
+    assert_eq!(laws, ["quinn", "quinn-bbr", "bbr3", "newreno", "cubic", "fixed"], "{stdout}");
 }
 
 #[test]

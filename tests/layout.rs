@@ -53,13 +53,12 @@ fn row_of(module: &str) -> Option<usize> {
     ROWS.iter().position(|row| row.contains(&module))
 }
 
-/// The lines that are code: no comments, no text of the unit tests at the file's bottom.
+/// The lines that are code: no comments, no text of the unit tests at the file's bottom, and nothing of
+/// a file that is all tests and says so (`#![cfg(test)]`).
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.split("#[cfg(test)]\nmod tests")
-        .next()
-        .unwrap_or_default()
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
+    let is_test = text.lines().any(|line| line == "#![cfg(test)]");
+    let code = text.split("#[cfg(test)]\nmod tests").next().filter(|_| !is_test);
+    code.unwrap_or_default().lines().filter(|line| !line.trim_start().starts_with("//"))
 }
 
 /// The modules named as `crate::module` in a line.

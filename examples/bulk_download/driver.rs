@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use warplink::UdpRelay;
-use warprate::cc::{Fixed, PathStart};
+use warprate::cc::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw};
 use warprate::units::{Bytes, Gain, Rate};
 use warprate::{ClientConfig, Connection, Endpoint, Foreign, Law, ServerConfig, TransportConfig};
 
 use crate::options::LawName;
 use crate::row::{Counts, Job, Meter, localhost};
-use crate::rtt::{Heard, HeardFixed, Samples};
+use crate::rtt::{Heard, HeardLaw, Samples};
 use crate::tls::{CONNECTION_WINDOW, DATAGRAM, SERVER_NAME, STREAM_WINDOW};
 
 /// Downloads; the sender's counts, and the relay that stood between.
@@ -72,9 +72,15 @@ fn transport() -> TransportConfig {
 fn law(job: &Job, samples: &Samples) -> Law {
     match job.law {
         LawName::Fixed => fixed(job, samples),
-        LawName::Cubic | LawName::Quinn => foreign("cubic", Arc::new(CubicConfig::default()), samples),
-        LawName::NewReno => foreign("newreno", Arc::new(NewRenoConfig::default()), samples),
-        LawName::Bbr => foreign("bbr", Arc::new(BbrConfig::default()), samples),
+        LawName::Cubic => ours(Cubic::new, samples),
+        LawName::NewReno => ours(NewReno::new, samples),
+        LawName::Bbr3 => {
+            let seed = job.seed;
+            ours(move |start| Bbr3::new(start, seed), samples)
+        }
+        LawName::QuinnCubic | LawName::Quinn => foreign("cubic", Arc::new(CubicConfig::default()), samples),
+        LawName::QuinnNewReno => foreign("newreno", Arc::new(NewRenoConfig::default()), samples),
+        LawName::QuinnBbr => foreign("bbr", Arc::new(BbrConfig::default()), samples),
     }
 }
 
@@ -92,10 +98,17 @@ fn fixed(job: &Job, samples: &Samples) -> Law {
     // would do no harm: the rate, below the link's, is what keeps the queue empty.
     let time = 2 * (job.path.rtt() + 4 * jitter + ACK_DELAY) + TIMER_GRAIN;
     let window = rate * time + FEW_DATAGRAMS;
-    let samples = samples.clone();
-    let law = move |_: PathStart| HeardFixed { law: Fixed::new(rate, window), samples: samples.clone() };
     // As `Law::fixed` does.
-    Law::custom(law).with_sparse_acks()
+    ours(move |_| Fixed::new(rate, window), samples).with_sparse_acks()
+}
+
+/// A law of ours, listened to.
+fn ours<L>(build: impl Fn(PathStart) -> L + Send + Sync + 'static, samples: &Samples) -> Law
+where
+    L: RateLaw + Clone + 'static,
+{
+    let samples = samples.clone();
+    Law::custom(move |start: PathStart| HeardLaw { law: build(start), samples: samples.clone() })
 }
 
 /// 95 % of the link's wire rate, in UDP payload, which is what laws count.

@@ -50,7 +50,7 @@ pub struct Options {
         long,
         value_delimiter = ',',
         value_name = "LAW,...",
-        default_value = "fixed,cubic,newreno,bbr,quinn",
+        default_value = "fixed,cubic,bbr3,quinn-cubic,quinn-newreno,quinn-bbr,quinn",
         allow_hyphen_values = true
     )]
     pub law: Vec<LawName>,
@@ -91,13 +91,21 @@ impl Options {
 pub enum LawName {
     /// An explicit rate of 95 % of the link, in our driver
     Fixed,
-    /// quinn's CUBIC in our driver
+    /// CUBIC (RFC 9438)
     Cubic,
-    /// quinn's NewReno in our driver
+    /// NewReno (RFC 9002)
     #[value(name = "newreno")]
     NewReno,
+    /// BBRv3 (draft-ietf-ccwg-bbr-06)
+    #[value(name = "bbr3")]
+    Bbr3,
+    /// quinn's CUBIC in our driver
+    QuinnCubic,
+    /// quinn's NewReno in our driver
+    #[value(name = "quinn-newreno")]
+    QuinnNewReno,
     /// quinn's BBR in our driver
-    Bbr,
+    QuinnBbr,
     /// The crate `quinn` as it is, with its default controller (CUBIC)
     Quinn,
 }
@@ -242,7 +250,7 @@ How it measures:
 
 Laws:
   `fixed` sends at 95 % of the link's rate (counted on the wire) and yields to nobody. `cubic`,
-  `newreno` and `bbr` are quinn-proto's controllers, paced by our driver. `quinn` is the crate
-  quinn 0.11 as it is, with its default controller, CUBIC.
+  `newreno` and `bbr3` are ours; those that begin with `quinn-` are quinn-proto's controllers,
+  paced by our driver. `quinn` is the crate quinn 0.11 as it is, with its default controller, CUBIC.
 
 The exit status is 1 if a row failed and 2 if an option made no sense.";

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
-use warprate::cc::{Fixed, RateLaw};
-use warprate::signal::{Ack, Plan};
+use warprate::cc::RateLaw;
+use warprate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict};
+use warprate::units::Bytes;
 
 /// Where samples are collected; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -40,16 +41,41 @@ impl Samples {
     }
 }
 
-/// [`Fixed`], listened to.
+/// A law of ours, listened to.
 #[derive(Debug, Clone)]
-pub struct HeardFixed {
-    pub law: Fixed,
+pub struct HeardLaw<L> {
+    pub law: L,
     pub samples: Samples,
 }
 
-impl RateLaw for HeardFixed {
+impl<L: RateLaw + Clone + 'static> RateLaw for HeardLaw<L> {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.law.on_sent(sent);
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         self.samples.push(ack.rtt.latest);
+        self.law.on_ack(ack);
+    }
+
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.law.on_loss(loss);
+    }
+
+    fn on_verdict(&mut self, verdict: &Verdict) {
+        self.law.on_verdict(verdict);
+    }
+
+    fn on_undo(&mut self, undo: &Undo) {
+        self.law.on_undo(undo);
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        self.law.on_deadline(now);
+    }
+
+    fn on_mtu(&mut self, datagram: Bytes) {
+        self.law.on_mtu(datagram);
     }
 
     fn plan(&self, now: Instant) -> Plan {

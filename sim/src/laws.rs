@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warprate::cc::{Fixed, LawFactory, PathStart, RateLaw};
+use warprate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, RateLaw};
 use warprate::conn::Law;
 use warpunits::{Bytes, Rate};
 
@@ -22,14 +22,17 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy)]
 enum Maker {
     /// Ours: its inputs and decisions can be traced, and its runs replayed.
-    Own(fn(&PathFacts) -> Arc<dyn LawFactory>),
+    Own { make: fn(&PathFacts) -> Arc<dyn LawFactory>, sparse_acks: bool },
     /// `quinn-proto`'s.
     Foreign(fn() -> Law),
 }
 
 /// All laws.
 pub const ALL: &[Entry] = &[
-    own("fixed", None, |path| path.fixed()),
+    paced("fixed", None, |path| path.fixed()),
+    own("cubic", Some("cubic"), |_| Arc::new(Cubic::new)),
+    own("newreno", None, |_| Arc::new(NewReno::new)),
+    own("bbr3", Some("bbr3"), |path| path.bbr3()),
     foreign("quinn-cubic", Some("cubic"), Law::quinn_cubic),
     foreign("quinn-newreno", None, Law::quinn_new_reno),
     foreign("quinn-bbr", Some("bbr3"), Law::quinn_bbr),
@@ -40,7 +43,16 @@ const fn own(
     published_as: Option<&'static str>,
     make: fn(&PathFacts) -> Arc<dyn LawFactory>,
 ) -> Entry {
-    Entry { name, published_as, maker: Maker::Own(make) }
+    Entry { name, published_as, maker: Maker::Own { make, sparse_acks: false } }
+}
+
+/// A law that sends at a rate of its own and takes sparse acknowledgements.
+const fn paced(
+    name: &'static str,
+    published_as: Option<&'static str>,
+    make: fn(&PathFacts) -> Arc<dyn LawFactory>,
+) -> Entry {
+    Entry { name, published_as, maker: Maker::Own { make, sparse_acks: true } }
 }
 
 const fn foreign(name: &'static str, published_as: Option<&'static str>, make: fn() -> Law) -> Entry {
@@ -56,7 +68,7 @@ impl Entry {
     /// Makers of the law for a path, or the foreign law.
     pub fn make(&self, path: &PathFacts) -> Made {
         match self.maker {
-            Maker::Own(make) => Made::Own(make(path)),
+            Maker::Own { make, sparse_acks } => Made::Own { factory: make(path), sparse_acks },
             Maker::Foreign(make) => Made::Foreign(make()),
         }
     }
@@ -69,8 +81,13 @@ impl Entry {
 
 /// A law ready for a flow.
 pub enum Made {
-    /// Ours, by its factory.
-    Own(Arc<dyn LawFactory>),
+    /// Ours.
+    Own {
+        /// Makes it for each path.
+        factory: Arc<dyn LawFactory>,
+        /// Whether it asks for sparse acknowledgements.
+        sparse_acks: bool,
+    },
     /// A foreign one.
     Foreign(Law),
 }
@@ -79,7 +96,10 @@ impl Made {
     /// As the library's connections take it.
     pub fn into_law(self) -> Law {
         match self {
-            Self::Own(factory) => Law::custom(Shared(factory)),
+            Self::Own { factory, sparse_acks } => {
+                let law = Law::custom(Shared(factory));
+                if sparse_acks { law.with_sparse_acks() } else { law }
+            }
             Self::Foreign(law) => law,
         }
     }
@@ -104,7 +124,7 @@ pub struct PathFacts {
     pub bdp: Bytes,
     /// The parameters of `fixed`.
     pub fixed: FixedSpec,
-    /// Seeds the draws of laws that draw; each flow has its own.
+    /// Seeds the law's own draws.
     pub seed: u64,
 }
 
@@ -120,6 +140,11 @@ impl PathFacts {
             Window::Bytes(bytes) => bytes,
         };
         Arc::new(move |_: PathStart| Fixed::new(rate, window))
+    }
+
+    fn bbr3(&self) -> Arc<dyn LawFactory> {
+        let seed = self.seed;
+        Arc::new(move |start: PathStart| Bbr3::new(start, seed))
     }
 }
 

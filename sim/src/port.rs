@@ -167,7 +167,12 @@ impl Port {
 
     /// When something happens next without our doing; it may turn out that nothing does.
     pub fn next_event(&self) -> Time {
-        self.earliest_arrival.min(self.on_wire.next_arrival())
+        // Whoever watches is told of departures when they happen.
+        let departure = match (&self.watcher, &self.transmitting) {
+            (Some(_), Some((at, _))) => *at,
+            _ => Time::NEVER,
+        };
+        departure.min(self.earliest_arrival).min(self.on_wire.next_arrival())
     }
 
     /// Lets happen what is due at `now`, and hands over what arrives.

@@ -48,7 +48,10 @@ pub fn run(
     let flows = topology.flows.len();
     let sink = Sink(Arc::new(Mutex::new(Lines { out, error: None, plans: vec![None; flows] })));
     let mut run = Run::with_laws(topology, options, |flow, origin, made| match made {
-        Made::Own(inner) => Made::Own(Arc::new(RecordedFactory { inner, flow, origin, sink: sink.clone() })),
+        Made::Own { factory: inner, sparse_acks } => Made::Own {
+            factory: Arc::new(RecordedFactory { inner, flow, origin, sink: sink.clone() }),
+            sparse_acks,
+        },
         foreign => foreign,
     })?;
     sink.lines().header(&run);

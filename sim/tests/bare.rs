@@ -2,14 +2,21 @@
 
 mod common;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{Pair, ms};
 use proptest::prelude::*;
-use warplink::{Jitter, Order, PathProfile, Probability, Transfer, oracle};
-use warprate::cc::{Fixed, PathStart};
+use warplink::{Jitter, Order, PathProfile, Probability, Time, Transfer, oracle};
+use warprate::cc::{Fixed, PathStart, RateLaw};
 use warprate::loss::Audit;
+use warprate::signal::{Plan, Verdict};
 use warpsim::host::{AckPolicy, Batched, FlowHost, FlowOptions, Traffic, bare};
+use warpsim::packet::HostId;
+use warpsim::port::Port;
+use warpsim::queue::{Fifo, Limit, Queue, Queued};
+use warpsim::world::World;
 use warpunits::{Bytes, Gain, Rate};
 
 const LINK: Rate = Rate::gbps(1);
@@ -187,8 +194,93 @@ fn late_packets_show_that_their_loss_was_spurious() {
     assert_eq!(pair.progress(pair.client).received, Bytes::mb(10));
 }
 
+#[test]
+fn a_stream_without_end_goes_on() {
+    let mut pair = Pair::new(&path(), 1, |way| {
+        let law = |_: PathStart| Fixed::new(plan(), Bytes::mb(8));
+        let client = bare::host(Traffic::Receive, bare::options(law, way.to_server, way.origin));
+        let server = bare::host(Traffic::Send(None), bare::options(law, way.to_client, way.origin));
+        (client.into_host(), server.into_host())
+    });
+    pair.run(Duration::from_secs(1));
+    let progress = pair.progress(pair.client);
+    assert_eq!(progress.finished, None);
+    // All but what the last 20 ms hold is there, to within a burst.
+    let expected = (plan() * Gain::ratio(1420, 1452)) * ms(980);
+    assert!(progress.received.get().abs_diff(expected.get()) < 60_000, "{}", progress.received);
+}
+
+/// Marks every hundredth packet.
+#[derive(Debug)]
+struct Marking(Fifo, u32);
+
+impl Queue for Marking {
+    fn push(&mut self, now: Time, mut queued: Queued) -> Option<Queued> {
+        self.1 += 1;
+        if self.1.is_multiple_of(100) && queued.packet.ecn.is_some() {
+            queued.packet.ecn = Some(quinn_proto::EcnCodepoint::Ce);
+        }
+        self.0.push(now, queued)
+    }
+
+    fn pop(&mut self, now: Time, dropped: &mut Vec<Queued>) -> Option<Queued> {
+        self.0.pop(now, dropped)
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.0.bytes()
+    }
+}
+
+/// Counts verdicts.
+#[derive(Debug, Clone)]
+struct Counting(Arc<AtomicU32>);
+
+impl RateLaw for Counting {
+    fn on_verdict(&mut self, _verdict: &Verdict) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn plan(&self, _now: Instant) -> Plan {
+        Plan::new(Rate::mbps(900), Bytes::mb(8))
+    }
+
+    fn state(&self) -> &'static str {
+        "counting"
+    }
+}
+
+#[test]
+fn marks_reach_the_law() {
+    for ecn in [false, true] {
+        let mut world = World::new();
+        let port = |world: &mut World, seed| {
+            let queue = Box::new(Marking(Fifo::new(Limit::Bytes(Bytes::mb(1))), 0));
+            world.add_port(Port::new(path().forward, queue, seed))
+        };
+        let (there, back) = (port(&mut world, 1), port(&mut world, 2));
+        let (to_client, to_server) =
+            (world.add_route(vec![there], HostId(0)), world.add_route(vec![back], HostId(1)));
+        let verdicts = Arc::new(AtomicU32::new(0));
+        let (law, origin) = (Counting(verdicts.clone()), common::origin());
+        let factory = move |_: PathStart| law.clone();
+        let client = bare::host(Traffic::Receive, bare::options(factory.clone(), to_server, origin));
+        let mut options = bare::options(factory, to_client, origin);
+        options.ecn = ecn;
+        world.add_host(client.into_host());
+        let server = world.add_host(bare::host(Traffic::Send(Some(Bytes::mb(2))), options).into_host());
+        world.add_host(Box::new(common::Forever));
+        world.run_until(Time::from(Duration::from_secs(1)));
+        let marks = verdicts.load(Ordering::Relaxed);
+        let first = world.host(server).stats().and_then(|stats| stats.first_mark);
+        // 1409 packets; the first of each burst is transmitted at once and meets no queue.
+        assert_eq!((marks > 8, first.is_some()), (ecn, ecn), "{marks} marks");
+        assert!(marks <= 14);
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the path does: all bytes arrive, nothing is left on the books, and the sender's count
     /// of what is in flight is the ledger's.

@@ -145,7 +145,7 @@ fn single_losses_are_repaired_without_a_timeout() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the path does to requests and answers: both arrive whole, and the books are settled.
     #[test]

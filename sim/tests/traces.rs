@@ -41,10 +41,10 @@ fn preset(name: &str) -> Topology {
 
 /// Pinned: a change of any of these says that packets or decisions have moved, and the change must say why.
 const PINNED: &[(&str, &str)] = &[
-    ("loss-data-5pct", "df4c78dcbf0a54fc5e630947338eb743e91146913ab95011b1119e22b79baeb1"),
-    ("jitter-1ms-reorder", "a60661c147922d1abfdcd3ed12913b685d29ca43ad9f9a7e028d2e5cb159db9c"),
-    ("jitter-10ms-fifo", "20093e7592ab8b739c5d8a8cb2e1a6b8acae89aab5d8334785c89e6bb3cd80b6"),
-    ("wireless-wifi-txop-30ms", "c5b10d0f362d6b29083350138dfa1bd364f5cf1063702f2e893f253c9bc864db"),
+    ("loss-data-5pct", "3e34814f3b6e77b1e1c8184f693848c6a4f6ba2fdf2a8329910c14fa70560f9f"),
+    ("jitter-1ms-reorder", "01260943d107e3e20029f0d72f9c275df2a1a597c8edbcbcbb5ae9c44ae3d4c5"),
+    ("jitter-10ms-fifo", "1ea9ac948ba84841022cbb5864e10fe0d168034a90c03cea993d4e0451c68839"),
+    ("wireless-wifi-txop-30ms", "4f069d8e0eaf7864d6da3b6a14877f93cd201697aedb4e49d663ffe058fac86c"),
 ];
 
 #[test]
@@ -54,7 +54,7 @@ fn traces_of_quic_hosts_are_pinned() {
     assert_eq!(found, pinned);
 }
 
-const EVERYTHING: &str = "dfb5f71287bf5bd5c7db48e228b9b589bf2608b465585767f7a4ab29f91b2b13";
+const EVERYTHING: &str = "2d7b776eb4e39e33bb6aa6f59966c9a57163888464f51ead31b543c9977f2cc3";
 
 #[test]
 fn the_trace_of_all_kinds_of_hosts_is_pinned() {

@@ -277,8 +277,11 @@ impl RateLaw for Cubic {
             before.missing = before.missing.saturating_sub(1);
             // RFC 9438 §4.9.2: only if the window is still below what it was.
             if before.missing == 0 && self.curve.window < before.curve.window {
+                let datagram = self.curve.datagram;
                 self.curve = before.curve.clone();
                 self.before = None;
+                // Packets may have grown since.
+                self.on_mtu(datagram);
             }
         }
     }

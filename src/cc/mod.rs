@@ -7,12 +7,18 @@
 //!
 //! Read [`fixed`] first: it is the tutorial for authors of laws.
 
+pub mod bbr3;
+#[cfg(test)]
+mod contract;
 pub mod cubic;
 pub mod fixed;
 mod hystart;
 pub mod newreno;
+#[cfg(test)]
+mod testbed;
 mod window;
 
+pub use bbr3::Bbr3;
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quinn_proto::{AckFrequencyConfig, IdleTimeout, VarInt};
 
 use super::tap::{Foreign, Shared, TapFactory};
-use crate::cc::{Fixed, LawFactory, PathStart};
+use crate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart};
 use crate::units::{Bytes, Rate};
 
 /// Which congestion controller a connection uses, and how each new path gets a fresh one.
@@ -27,6 +27,22 @@ impl Law {
     /// which that rate is reserved, and for tests.
     pub fn fixed(rate: Rate, window: Bytes) -> Self {
         Self::custom(move |_: PathStart| Fixed::new(rate, window)).with_sparse_acks()
+    }
+
+    /// CUBIC (RFC 9438) with HyStart++, counted in bytes.
+    pub fn cubic() -> Self {
+        Self::custom(Cubic::new)
+    }
+
+    /// NewReno as RFC 9002 has it.
+    pub fn new_reno() -> Self {
+        Self::custom(NewReno::new)
+    }
+
+    /// BBRv3 (draft-ietf-ccwg-bbr-06). Its probes are spread at random, from `seed`: flows that share a
+    /// bottleneck should have different ones.
+    pub fn bbr3(seed: u64) -> Self {
+        Self::custom(move |start: PathStart| Bbr3::new(start, seed))
     }
 
     /// A law of your own, made by `factory` for each path. Closures from

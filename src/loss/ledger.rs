@@ -108,8 +108,10 @@ impl Ledger {
         if let Some(last) = self.records.back_mut().filter(|last| last.snapshot.sent == sent) {
             // Stock quinn sends several datagrams at one instant: they share a record, and a sample.
             last.snapshot.bytes += bytes;
+            last.snapshot.tx_in_flight = self.in_flight;
             last.outstanding += bytes;
-            return Some(Sent { now: sent, bytes, in_flight: self.in_flight });
+            let app_limited = last.snapshot.app_limited;
+            return Some(Sent { now: sent, bytes, in_flight: self.in_flight, app_limited });
         }
         let snapshot = Snapshot {
             sent,
@@ -124,7 +126,7 @@ impl Ledger {
         };
         debug_assert!(self.records.back().is_none_or(|last| last.snapshot.sent < sent));
         self.records.push_back(Record { snapshot, outstanding: bytes, purpose });
-        Some(Sent { now: sent, bytes, in_flight: self.in_flight })
+        Some(Sent { now: sent, bytes, in_flight: self.in_flight, app_limited: snapshot.app_limited })
     }
 
     /// Books one newly acknowledged packet of the ACK frame at hand.

@@ -66,7 +66,7 @@ fn flow_ends(
     routes: [RouteId; 2],
     origin: Instant,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
-    let Made::Own(law) = law else { unreachable!("the topology was checked") };
+    let Made::Own { factory: law, .. } = law else { unreachable!("the topology was checked") };
     let law = crate::laws::Shared(law);
     type Kind = (fn(Traffic, FlowOptions) -> FlowHost, AckPolicy, u16);
     let (make, standard, datagram): Kind = match flow.host {

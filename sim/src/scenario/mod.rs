@@ -119,8 +119,8 @@ impl<'a> Run<'a> {
                 return Err(ScenarioError::Law { flow: flow.name.clone(), host, law });
             }
             let (_, bottleneck) = topology.bottleneck(flow);
-            let seed = link_seed(options.seed, FIRST_LAW + index as u64);
             let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
+            let seed = link_seed(options.seed, LAW_SEEDS + index as u64);
             let made = laws::make(&law, payload_rate(bottleneck.rate, flow.mtu), bdp, seed);
             let made = decorate(index, origin, made);
             run.add_flow(index, flow, law, made);
@@ -305,8 +305,8 @@ const HEADERS: u128 = 28 + 38;
 /// Host seeds begin behind those of the links, so that a link more does not shift them.
 const FIRST_HOST: u64 = 1 << 32;
 
-/// Seeds of laws begin behind those of the hosts.
-const FIRST_LAW: u64 = 1 << 33;
+/// And those of the laws behind the hosts'.
+const LAW_SEEDS: u64 = 1 << 40;
 
 /// Drops in the first 10 RTT are early.
 const EARLY_ROUNDS: u32 = 10;

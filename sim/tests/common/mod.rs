@@ -44,7 +44,7 @@ impl Pair {
         let way = Way {
             to_client: world.add_route(vec![forward], HostId(0)),
             to_server: world.add_route(vec![reverse], HostId(1)),
-            origin: Instant::now(),
+            origin: origin(),
         };
         let (client, server) = make(&way);
         Self { client: world.add_host(client), server: world.add_host(server), forward, reverse, world }
@@ -96,6 +96,11 @@ impl Host for Forever {
     fn is_finished(&self) -> bool {
         false
     }
+}
+
+/// The instant that stands for time zero.
+pub fn origin() -> Instant {
+    Instant::now()
 }
 
 pub const fn ms(n: u64) -> Duration {

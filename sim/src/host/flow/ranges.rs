@@ -86,12 +86,12 @@ impl Ranges {
         self.settle();
     }
 
-    /// Forgets whole ranges, the lowest first: those that lie below `n`, and all but `most`.
+    /// Forgets whole ranges, the lowest first: those that lie below `n`, and all but `most`; never the
+    /// highest. What still arrives above a forgotten range makes a range, so that it can be told.
     pub fn forget(&mut self, n: u64, most: usize) {
-        while let Some(&(_, last)) =
-            self.ranges.front().filter(|range| range.1 < n || self.ranges.len() > most)
-        {
-            self.floor = last + 1;
+        while self.ranges.len() > 1 && (self.ranges[0].1 < n || self.ranges.len() > most) {
+            // One less than what is known, lest the next number join what is below the floor.
+            self.floor = self.ranges[0].1;
             self.ranges.pop_front();
         }
     }
@@ -176,7 +176,21 @@ mod tests {
             ranges.insert(n);
         }
         ranges.forget(0, 2);
-        assert_eq!((ranges.floor(), members(&ranges)), (4, vec![(5, 5), (7, 7)]));
+        assert_eq!(members(&ranges), [(5, 5), (7, 7)]);
+        ranges.forget(100, 2);
+        assert_eq!((members(&ranges), ranges.end()), (vec![(7, 7)], 8));
+        // Right above a forgotten range, and told all the same.
+        assert!(ranges.insert(6));
+        assert_eq!(members(&ranges), [(6, 7)]);
+        assert!(!ranges.insert(4));
+    }
+
+    #[test]
+    fn what_is_below_the_floor_is_known() {
+        let mut ranges = Ranges::default();
+        for n in [1, 3, 5, 7] {
+            ranges.insert(n);
+        }
         ranges.raise_floor(5);
         assert_eq!((ranges.floor(), members(&ranges)), (6, vec![(7, 7)]));
     }

@@ -8,12 +8,14 @@ use std::collections::VecDeque;
 
 use super::Dialect;
 use super::ranges::Ranges;
-use crate::packet::AckFrame;
+use crate::packet::{AckFrame, Range};
 
 #[derive(Debug)]
 pub(super) struct Scoreboard {
     /// Transmissions (bare) or chunks (tcp-like) that are acknowledged.
     acked: Ranges,
+    /// Ranges of the acknowledgement at hand.
+    told: Vec<Range>,
     /// The latest transmission of each chunk from the floor of `acked` on (tcp-like).
     latest: Option<Latest>,
 }
@@ -39,15 +41,26 @@ impl Scoreboard {
             Dialect::Bare => None,
             Dialect::Tcp => Some(Latest { first: 0, chunks: VecDeque::new() }),
         };
-        Self { acked: Ranges::default(), latest }
+        Self { acked: Ranges::default(), told: Vec::new(), latest }
     }
 
     /// Appends to `new` what this acknowledgement tells for the first time.
     pub fn read(&mut self, ack: &AckFrame, new: &mut Vec<u64>) {
         let prefix = ack.below.checked_sub(1).map(|last| (0, last));
+        let mut told = std::mem::take(&mut self.told);
+        // Most ranges were told before. They descend, as the known ones do, so that one walk finds out.
+        let mut known = self.acked.descending().peekable();
         for range in prefix.into_iter().chain(ack.first).chain(ack.more.iter().copied()) {
+            while known.next_if(|known| known.0 > range.1).is_some() {}
+            if known.peek().is_none_or(|known| range.0 < known.0 || range.1 > known.1) {
+                told.push(range);
+            }
+        }
+        drop(known);
+        for range in told.drain(..) {
             self.acked.insert_range(range, |(first, last)| new.extend(first..=last));
         }
+        self.told = told;
     }
 
     /// A chunk has left.

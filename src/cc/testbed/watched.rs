@@ -1,0 +1,91 @@
+//! A law under observation.
+#![cfg(test)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use crate::cc::RateLaw;
+use crate::signal::{Ack, Loss, Plan, Sent, Snapshot, Undo, Verdict};
+use crate::test_clock::t0;
+use crate::units::Bytes;
+
+/// A law shared between `Control` and the test, which notes its states and what it was told of losses.
+#[derive(Debug)]
+pub(super) struct Watched<L>(Arc<Mutex<Seen<L>>>);
+
+#[derive(Debug)]
+pub(super) struct Seen<L> {
+    pub law: L,
+    pub trace: Vec<(Instant, &'static str)>,
+    lost: BTreeMap<Instant, Snapshot>,
+}
+
+impl<L> Clone for Watched<L> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<L: RateLaw> Watched<L> {
+    pub fn new(law: L) -> Self {
+        let trace = vec![(t0(), law.state())];
+        Self(Arc::new(Mutex::new(Seen { law, trace, lost: BTreeMap::new() })))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Seen<L>> {
+        self.0.lock().expect("no test panics inside a law and goes on")
+    }
+
+    fn tell(&self, now: Instant, event: impl FnOnce(&mut L)) {
+        let mut seen = self.lock();
+        event(&mut seen.law);
+        let state = seen.law.state();
+        if seen.trace.last().is_none_or(|(_, last)| *last != state) {
+            seen.trace.push((now, state));
+        }
+    }
+
+    /// What `Control` will do once the transport reports late acknowledgements of lost packets.
+    pub fn on_late_arrival(&self, now: Instant, sent: Instant) {
+        let packet = self.lock().lost.remove(&sent);
+        if let Some(packet) = packet {
+            self.tell(now, |law| law.on_undo(&Undo { now, packet }));
+        }
+    }
+}
+
+impl<L: RateLaw + 'static> RateLaw for Watched<L> {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.tell(sent.now, |law| law.on_sent(sent));
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.tell(ack.now, |law| law.on_ack(ack));
+    }
+
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.lock().lost.extend(loss.packets.iter().map(|packet| (packet.sent, *packet)));
+        self.tell(loss.now, |law| law.on_loss(loss));
+    }
+
+    fn on_verdict(&mut self, verdict: &Verdict) {
+        self.tell(verdict.now, |law| law.on_verdict(verdict));
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        self.tell(now, |law| law.on_deadline(now));
+    }
+
+    fn on_mtu(&mut self, datagram: Bytes) {
+        self.lock().law.on_mtu(datagram);
+    }
+
+    fn plan(&self, now: Instant) -> Plan {
+        self.lock().law.plan(now)
+    }
+
+    fn state(&self) -> &'static str {
+        self.lock().law.state()
+    }
+}
