@@ -69,7 +69,7 @@ impl Law {
         Self::foreign(Foreign::new_reno())
     }
 
-    /// `quinn-proto`'s experimental BBRv1, paced by us at the rate it asks for.
+    /// `quinn-proto`'s experimental BBRv1, paced by us at 1.25 · window / srtt, as quinn does.
     pub fn quinn_bbr() -> Self {
         Self::foreign(Foreign::bbr())
     }

@@ -292,6 +292,7 @@ fn around_table(rows: &[Row], jobs: &[Job], outcomes: &[Outcome]) -> anyhow::Res
     table.load_style(comfy_table::presets::NOTHING).set_header([
         "around",
         "law",
+        "host",
         "paths",
         "median ratio",
         "worst ratio",
