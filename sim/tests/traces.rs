@@ -99,3 +99,40 @@ fn watching_a_run_does_not_change_it() {
     let watched = trace::run(&topology, &options, Box::new(std::io::sink())).unwrap();
     assert_eq!(watched, warpsim::scenario::run(&topology, &options).unwrap());
 }
+
+/// What was written under each name.
+type Logs = Arc<Mutex<std::collections::BTreeMap<String, Memory>>>;
+
+#[test]
+fn qlogs_tell_of_window_and_rate_and_move_nothing() {
+    let topology = preset("loss-data-1pct");
+    let logs = Logs::default();
+    let files = warpsim::scenario::QlogFiles::new({
+        let logs = logs.clone();
+        move |name: &str| {
+            let memory = Memory::default();
+            logs.lock().unwrap().insert(name.to_owned(), memory.clone());
+            Ok(Box::new(memory) as _)
+        }
+    });
+    let law = warpsim::topology::LawSpec::named("cubic");
+    let options = Options { seed: 1, law: law.clone(), ..Options::default() };
+    let with = warpsim::scenario::run(&topology, &Options { qlog: Some(files), ..options.clone() }).unwrap();
+    let without = warpsim::scenario::run(&topology, &options).unwrap();
+    assert_eq!(with.ended_ns, without.ended_ns);
+
+    let logs = logs.lock().unwrap();
+    assert_eq!(logs.keys().collect::<Vec<_>>(), ["flow0-client", "flow0-server"]);
+    let server = String::from_utf8(logs["flow0-server"].0.lock().unwrap().clone()).unwrap();
+    // RFC 7464: each record is JSON between a record separator and a line feed.
+    let records: Vec<serde_json::Value> =
+        server.split('\u{1e}').skip(1).map(|record| serde_json::from_str(record).unwrap()).collect();
+    assert_eq!(records[0]["qlog_version"], "0.3");
+    let metrics = records.iter().filter(|record| record["name"] == "recovery:metrics_updated");
+    let windows: Vec<u64> =
+        metrics.filter_map(|record| record["data"]["congestion_window"].as_u64()).collect();
+    assert!(
+        windows.len() > 10 && windows.iter().all(|&window| window > 1 && window < 1 << 32),
+        "{windows:?}"
+    );
+}

@@ -116,6 +116,7 @@ impl Core {
             datagram: Vec::new(),
             held: None,
         };
+        core.tap.publish(&core.control.plan(), core.control.pacing_rate());
         core.absorb();
         core
     }
