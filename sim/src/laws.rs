@@ -80,14 +80,30 @@ impl Entry {
 }
 
 /// A law ready for a flow.
+#[derive(Clone)]
 pub enum Made {
-    /// Ours, by its factory, and whether it asks for sparse acknowledgements.
-    Own { factory: Arc<dyn LawFactory>, sparse_acks: bool },
+    /// Ours, or a user's.
+    Own {
+        /// Makes it for a path.
+        factory: Arc<dyn LawFactory>,
+        /// Whether it asks for sparse acknowledgements.
+        sparse_acks: bool,
+    },
     /// A foreign one.
     Foreign(Law),
 }
 
 impl Made {
+    /// A law of one's own, made by `factory` for each path.
+    pub fn own(factory: impl LawFactory + 'static) -> Self {
+        Self::Own { factory: Arc::new(factory), sparse_acks: false }
+    }
+
+    /// Whether it is a controller written for `quinn-proto`.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Self::Foreign(_))
+    }
+
     /// As the library's connections take it.
     pub fn into_law(self) -> Law {
         match self {

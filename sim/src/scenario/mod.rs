@@ -63,6 +63,33 @@ pub fn run(topology: &Topology, options: &Options) -> Result<Report, ScenarioErr
     Ok(run.report())
 }
 
+/// Runs a topology to its end with a law that is not in the registry, under every flow that has one. It is
+/// called `name` in the report.
+///
+/// # Errors
+/// As [`run`]; on hosts other than `quic` when the law is a foreign one.
+pub fn run_law(
+    topology: &Topology,
+    options: &Options,
+    name: &'static str,
+    law: &laws::Made,
+) -> Result<Report, ScenarioError> {
+    let mut run = Run::with_laws(topology, options, |_, _, _| law.clone())?;
+    for ends in &mut run.flows {
+        ends.law = LawSpec::Named(name);
+    }
+    run.finish(World::run_until);
+    Ok(run.report())
+}
+
+/// The law of a flow, as a run with this seed makes it.
+pub fn law(topology: &Topology, index: usize, spec: &LawSpec, seed: u64) -> laws::Made {
+    let flow = &topology.flows[index];
+    let (_, bottleneck) = topology.bottleneck(flow);
+    let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
+    laws::make(spec, payload_rate(bottleneck.rate, flow.mtu), bdp, link_seed(seed, LAW_SEEDS + index as u64))
+}
+
 /// A run: the world and what stands for what in it.
 pub(crate) struct Run<'a> {
     pub topology: &'a Topology,
@@ -112,18 +139,13 @@ impl<'a> Run<'a> {
             samples: Samples::new(topology.flows.len()),
         };
         for (index, flow) in topology.flows.iter().enumerate() {
-            let law = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
-            let is_foreign = laws::find(law.name()).is_some_and(laws::Entry::is_foreign);
-            if is_foreign && matches!(flow.host, HostKind::Bare | HostKind::Tcp) {
-                let (host, law) = (flow.host.name(), law.name());
+            let spec = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
+            let made = decorate(index, origin, law(topology, index, &spec, options.seed));
+            if made.is_foreign() && matches!(flow.host, HostKind::Bare | HostKind::Tcp) {
+                let (host, law) = (flow.host.name(), spec.name());
                 return Err(ScenarioError::Law { flow: flow.name.clone(), host, law });
             }
-            let (_, bottleneck) = topology.bottleneck(flow);
-            let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
-            let seed = link_seed(options.seed, LAW_SEEDS + index as u64);
-            let made = laws::make(&law, payload_rate(bottleneck.rate, flow.mtu), bdp, seed);
-            let made = decorate(index, origin, made);
-            run.add_flow(index, flow, law, made);
+            run.add_flow(index, flow, spec, made);
         }
         Ok(run)
     }
