@@ -76,13 +76,14 @@ fn figures(outcome: &Outcome, oracle: Rate) -> Vec<String> {
 /// A bar per row, as long as its share of the oracle's goodput; and what is to be said of it.
 pub fn bars(reports: &[Report], oracle: Rate) -> String {
     let mut lines = String::new();
+    let width = reports.iter().map(|report| report.law.to_string().len()).max().unwrap_or_default();
     for Report { law, result } in reports {
         let line = match result {
             Ok(outcome) => {
                 let share = ratio(outcome.goodput, oracle);
-                format!("{law:<8} {} {:.2} Mbit/s", bar(share), outcome.goodput.as_mbps_f64())
+                format!("{law:<width$} {} {:.2} Mbit/s", bar(share), outcome.goodput.as_mbps_f64())
             }
-            Err(error) => format!("{law:<8} failed: {error:#}"),
+            Err(error) => format!("{law:<width$} failed: {error:#}"),
         };
         lines += &line;
         lines.push('\n');

@@ -172,7 +172,7 @@ fn flow_report(run: &mut Run<'_>, samples: &Samples, index: usize, end: Time) ->
     let data = run.flows[index].data;
     let (mut sent, mut dropped) = ((0, Bytes::ZERO), Drops::default());
     for (place, port) in run.ports.iter().enumerate() {
-        let stats = run.world.port(*port).route_stats(data);
+        let stats = run.world.port(*port).route_stats(end, data);
         let is_first = run.topology.links.place(&flow.forward[0]).is_some_and(|(first, _)| first == place);
         if is_first {
             sent = (stats.offered, stats.offered_bytes);

@@ -196,12 +196,13 @@ impl Port {
         self.stats
     }
 
-    /// What the port did with the packets of one route.
-    pub fn route_stats(&self, RouteId(route): RouteId) -> RouteStats {
+    /// What the port did with the packets of one route until `now`.
+    pub fn route_stats(&mut self, now: Time, RouteId(route): RouteId) -> RouteStats {
+        self.catch_up(now);
         self.by_route.get(route).copied().unwrap_or_default()
     }
 
-    /// How long packets waited.
+    /// How long packets waited that have left the queue.
     pub fn sojourns(&self) -> &Histogram {
         &self.sojourns
     }

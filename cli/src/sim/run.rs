@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use comfy_table::Table;
-use warpsim::metrics::Report;
+use warpsim::metrics::{FlowReport, LinkReport, Report};
 use warpsim::scenario::{self, Options};
 use warpsim::trace;
 
@@ -53,6 +53,17 @@ impl Args {
 }
 
 fn print(report: &Report) {
+    println!(
+        "{}, seed {}, {:.3} s simulated, Jain {:.3}",
+        report.topology,
+        report.seed,
+        report.ended_ns as f64 / 1e9,
+        report.jain
+    );
+    println!("{}\n\n{}", flow_table(&report.flows), link_table(&report.links));
+}
+
+fn flow_table(reports: &[FlowReport]) -> Table {
     let mut flows = Table::new();
     flows.load_style(comfy_table::presets::NOTHING).set_header([
         "flow",
@@ -69,7 +80,7 @@ fn print(report: &Report) {
         "spurious B",
         "state",
     ]);
-    for flow in &report.flows {
+    for flow in reports {
         let oracle = flow.oracle_bps;
         let ratio = oracle.map_or(0.0, |oracle| flow.goodput_bps as f64 / oracle as f64);
         flows.add_row([
@@ -95,20 +106,16 @@ fn print(report: &Report) {
             .to_owned(),
         ]);
     }
-    println!(
-        "{}, seed {}, {:.3} s simulated, Jain {:.3}",
-        report.topology,
-        report.seed,
-        report.ended_ns as f64 / 1e9,
-        report.jain
-    );
-    println!("{flows}\n");
+    flows
+}
+
+fn link_table(reports: &[LinkReport]) -> Table {
     let mut links = Table::new();
     links
         .load_style(comfy_table::presets::NOTHING)
         .set_header(["link", "used", "queue ms", "p50", "p95", "p99", "most kB", "overflow", "lost", "J_S"]);
     let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
-    for link in &report.links {
+    for link in reports {
         links.add_row([
             link.name.clone(),
             format!("{:.1} %", link.utilisation * 100.0),
@@ -122,7 +129,7 @@ fn print(report: &Report) {
             format!("{:.1}", link.jitter_per_packet),
         ]);
     }
-    println!("{links}");
+    links
 }
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);

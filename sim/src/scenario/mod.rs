@@ -241,7 +241,8 @@ impl<'a> Run<'a> {
     /// Wire bytes of a flow's data that full queues have dropped.
     pub fn overflow_bytes(&mut self, flow: usize) -> Bytes {
         let data = self.flows[flow].data;
-        self.ports.iter().map(|port| self.world.port(*port).route_stats(data).overflow_bytes).sum()
+        let now = self.world.now();
+        self.ports.iter().map(|port| self.world.port(*port).route_stats(now, data).overflow_bytes).sum()
     }
 }
 
