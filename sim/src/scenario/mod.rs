@@ -337,3 +337,49 @@ const EARLY_ROUNDS: u32 = 10;
 const MOST_SAMPLES: u32 = 1_000_000;
 
 const BILLION: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use warplink::{Fate, Span};
+
+    use super::*;
+    use crate::packet::{Body, Packet};
+
+    /// The relay makes its links by [`PathProfile::links`]; `warp sim reality` stands on this.
+    #[test]
+    fn links_listed_as_the_relay_numbers_them_meet_the_relays_fates() {
+        let text = r#"{
+            "name": "both ways lossy",
+            "links": {
+                "return": { "rate": "10 Mbit/s", "delay": "20 ms", "loss": "20 %" },
+                "bottleneck": { "rate": "10 Mbit/s", "delay": "20 ms", "loss": "30 %", "buffer": "5 kB" }
+            },
+            "flows": [{ "bytes": "1 MB", "forward": ["bottleneck"], "reverse": ["return"] }]
+        }"#;
+        let topology = Topology::read("test", text).expect("a topology");
+        let options = Options { seed: 7, ..Options::default() };
+        let mut run = Run::new(&topology, &options).expect("a run");
+        let path = path(&topology, &topology.flows[0]).expect("a path");
+        // The relay's `forward` is what clients send: in a download the acknowledgements.
+        let links = PathProfile { forward: path.reverse, reverse: path.forward }.links(7);
+        for (mut link, port) in [links.0, links.1].into_iter().zip(run.ports) {
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            let port = run.world.port(port);
+            for number in 0..500 {
+                let now = Time::START + Span::from(Duration::from_micros(1_100)).times(number);
+                if let Fate::Delivered { at, .. } = link.offer(now, Bytes::new(1_518)) {
+                    expected.push(at);
+                }
+                let (route, hop, wire) = (RouteId(0), 0, Bytes::new(1_518));
+                port.offer(now, Packet { route, hop, wire, ecn: None, body: Body::Filler });
+            }
+            while port.next_event() != Time::NEVER {
+                let (now, mut arrived) = (port.next_event(), Vec::new());
+                port.advance(now, &mut arrived);
+                found.extend(arrived.iter().map(|_| now));
+            }
+            assert_eq!(found, expected);
+            assert!((250..450).contains(&found.len()), "{} of 500 arrive", found.len());
+        }
+    }
+}

@@ -40,9 +40,14 @@ impl Figures {
         LEAST_BAND.max(2.0 * self.half_width / self.median)
     }
 
-    /// Whether `other`'s median lies within the band.
-    pub fn agrees_with(&self, other: &Self) -> bool {
-        (other.median - self.median).abs() <= self.band() * self.median
+    /// Whether `other`'s median lies within the band, if that says anything.
+    pub fn verdict(&self, other: &Self) -> &'static str {
+        let is_within = (other.median - self.median).abs() <= self.band() * self.median;
+        match is_within {
+            true if self.band() > WIDEST_BAND => "undecided",
+            true => "agrees",
+            false => "MISSES",
+        }
     }
 }
 
@@ -57,6 +62,8 @@ const T_975: [f64; 20] = [
 ];
 
 const LEAST_BAND: f64 = 0.1;
+/// Runs that differ so much among themselves agree with anything.
+const WIDEST_BAND: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {
@@ -76,11 +83,11 @@ mod tests {
     fn the_band_is_a_tenth_or_twice_the_interval() {
         let steady = Figures::of(&[100.0, 100.0, 100.0]).expect("values");
         let at = |median| Figures { median, ..steady };
-        assert!(steady.agrees_with(&at(90.0)) && steady.agrees_with(&at(110.0)));
-        assert!(!steady.agrees_with(&at(89.0)) && !steady.agrees_with(&at(111.0)));
+        assert_eq!([90.0, 110.0].map(|median| steady.verdict(&at(median))), ["agrees"; 2]);
+        assert_eq!([89.0, 111.0].map(|median| steady.verdict(&at(median))), ["MISSES"; 2]);
         let noisy = Figures::of(&[80.0, 100.0, 120.0]).expect("values");
         assert!((noisy.band() - 2.0 * 4.303 * 20.0 / 3.0_f64.sqrt() / 100.0).abs() < 1e-9);
         let single = Figures::of(&[100.0]).expect("a value");
-        assert!(single.band().is_infinite());
+        assert_eq!(single.verdict(&noisy), "undecided");
     }
 }

@@ -38,25 +38,24 @@ impl Outcome {
     }
 }
 
-/// Downloads over the links of `topology`, which are the reverse and then the forward one of its only
-/// flow: as the relay numbers them, so that they draw what the simulator's draw.
-pub fn download(topology: &Topology, seed: u64) -> anyhow::Result<Outcome> {
+/// Downloads under `law` over the links of `topology`, which are the reverse and then the forward one of
+/// its only flow: as the relay numbers them, so that they draw what the simulator's draw.
+pub fn download(topology: &Topology, law: &Law, seed: u64) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start a tokio runtime")?;
     runtime.block_on(async {
-        match timeout(DEADLINE, run(topology, seed)).await {
+        match timeout(DEADLINE, run(topology, law, seed)).await {
             Ok(outcome) => outcome,
             Err(_) => bail!("a live download did not end within {DEADLINE:?}"),
         }
     })
 }
 
-async fn run(topology: &Topology, seed: u64) -> anyhow::Result<Outcome> {
+async fn run(topology: &Topology, law: &Law, seed: u64) -> anyhow::Result<Outcome> {
     let flow = &topology.flows[0];
     let bytes = flow.bytes.context("the flow has no end")?;
     let path = scenario::path(topology, flow)?;
-    let law = scenario::law(topology, 0, &flow.law.clone().unwrap_or_default(), seed).into_law();
-    let (server, client) = endpoints(flow, &law)?;
+    let (server, client) = endpoints(flow, law)?;
     // The relay's `forward` is what clients send: in a download the acknowledgements.
     let relayed = PathProfile { forward: path.reverse, reverse: path.forward };
     let relay = UdpRelay::start(localhost(), server.local_addr(), &relayed, seed)?;
@@ -115,11 +114,7 @@ async fn serve(endpoint: &Endpoint, bytes: Bytes) -> anyhow::Result<(Instant, Co
 }
 
 /// Reads everything; the moment at which the last byte was readable.
-async fn fetch(
-    endpoint: &Endpoint,
-    relay: &UdpRelay,
-    bytes: Bytes,
-) -> anyhow::Result<(Instant, Connection)> {
+async fn fetch(endpoint: &Endpoint, relay: &UdpRelay, bytes: Bytes) -> anyhow::Result<(Instant, Connection)> {
     let connection = endpoint.connect(relay.local_addr(), "localhost")?.await.context("client, handshake")?;
     let mut stream = connection.accept_uni().await.context("client, waiting for the stream")?;
     let mut received = Bytes::ZERO;
