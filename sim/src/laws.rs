@@ -80,10 +80,11 @@ impl Entry {
 }
 
 /// A law ready for a flow.
+#[derive(Clone)]
 pub enum Made {
-    /// Ours.
+    /// Ours, or a user's.
     Own {
-        /// Makes it for each path.
+        /// Makes it for a path.
         factory: Arc<dyn LawFactory>,
         /// Whether it asks for sparse acknowledgements.
         sparse_acks: bool,
@@ -93,6 +94,16 @@ pub enum Made {
 }
 
 impl Made {
+    /// A law of one's own, made by `factory` for each path.
+    pub fn own(factory: impl LawFactory + 'static) -> Self {
+        Self::Own { factory: Arc::new(factory), sparse_acks: false }
+    }
+
+    /// Whether it is a controller written for `quinn-proto`.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Self::Foreign(_))
+    }
+
     /// As the library's connections take it.
     pub fn into_law(self) -> Law {
         match self {

@@ -15,6 +15,7 @@
 //! | `scenario`   | how does a topology with a seed become a run? |
 //! | `metrics`    | how well did it go? |
 //! | `trace`      | what happened in between? |
+//! | `quinn_bbr`  | what slows quinn's BBR? |
 //! | `published`  | which paths have published figures? |
 //! | `world`, `host`, `port`, `queue`, `packet` | the machinery |
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod packet;
 pub mod port;
 pub mod published;
 pub mod queue;
+pub mod quinn_bbr;
 pub mod scenario;
 pub mod topology;
 pub mod trace;

@@ -131,8 +131,7 @@ fn qlogs_tell_of_window_and_rate_and_move_nothing() {
     let metrics = records.iter().filter(|record| record["name"] == "recovery:metrics_updated");
     let windows: Vec<u64> =
         metrics.filter_map(|record| record["data"]["congestion_window"].as_u64()).collect();
-    assert!(
-        windows.len() > 10 && windows.iter().all(|&window| window > 1 && window < 1 << 32),
-        "{windows:?}"
-    );
+    // The first packet is read before there is a law; from then on the window is the law's.
+    assert!(windows.len() > 10);
+    assert!(windows[1..].iter().all(|&window| (2 * 1452..1 << 30).contains(&window)));
 }

@@ -4,6 +4,8 @@ mod check;
 mod list;
 mod presets;
 mod published;
+#[cfg(unix)]
+mod reality;
 mod run;
 mod state;
 mod workers;
@@ -25,6 +27,9 @@ pub enum Command {
     List,
     /// Run the published cells for each law, beside the published figures and the oracle.
     Published(published::Args),
+    /// Compare the simulator with the same code on real sockets, over the same path.
+    #[cfg(unix)]
+    Reality(reality::Args),
     /// Write the presets again from the reference grid.
     Presets(presets::Args),
 }
@@ -37,6 +42,8 @@ impl Command {
             Self::Check(args) => args.run(),
             Self::List => list::run(),
             Self::Published(args) => args.run(),
+            #[cfg(unix)]
+            Self::Reality(args) => args.run(),
             Self::Presets(args) => args.run(),
         }
     }

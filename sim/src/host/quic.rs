@@ -420,7 +420,9 @@ const CLIENT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 /// The largest GSO batch; the pacer's quantum bounds bursts.
 const LIMITS: BatchLimits = BatchLimits { bytes: Bytes::new(65_507), segments: 64 };
 
-/// An Ed25519 certificate for `localhost`, valid from 2000 to 4096, and its key; made by `sim/examples/pin_certificate.rs`.
-/// Ed25519 signatures have one length, so that handshakes have the same packets in every run.
-const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
-const KEY: &[u8] = include_bytes!("key.der");
+/// The certificate of every simulated server: Ed25519, for `localhost`, valid from 2000 to 4096; made by
+/// `sim/examples/pin_certificate.rs`. Ed25519 signatures have one length, so that handshakes have the same
+/// packets in every run.
+pub const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
+/// The certificate's key, PKCS #8: no secret.
+pub const KEY: &[u8] = include_bytes!("key.der");

@@ -93,6 +93,33 @@ pub fn run(topology: &Topology, options: &Options) -> Result<Report, ScenarioErr
     Ok(run.report())
 }
 
+/// Runs a topology to its end with a law that is not in the registry, under every flow that has one. It is
+/// called `name` in the report.
+///
+/// # Errors
+/// As [`run`]; on hosts other than `quic` when the law is a foreign one.
+pub fn run_law(
+    topology: &Topology,
+    options: &Options,
+    name: &'static str,
+    law: &laws::Made,
+) -> Result<Report, ScenarioError> {
+    let mut run = Run::with_laws(topology, options, |_, _, _| law.clone())?;
+    for ends in &mut run.flows {
+        ends.law = LawSpec::Named(name);
+    }
+    run.finish(World::run_until);
+    Ok(run.report())
+}
+
+/// The law of a flow, as a run with this seed makes it.
+pub fn law(topology: &Topology, index: usize, spec: &LawSpec, seed: u64) -> laws::Made {
+    let flow = &topology.flows[index];
+    let (_, bottleneck) = topology.bottleneck(flow);
+    let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
+    laws::make(spec, payload_rate(bottleneck.rate, flow.mtu), bdp, link_seed(seed, LAW_SEEDS + index as u64))
+}
+
 /// A run: the world and what stands for what in it.
 pub(crate) struct Run<'a> {
     pub topology: &'a Topology,
@@ -142,18 +169,13 @@ impl<'a> Run<'a> {
             samples: Samples::new(topology.flows.len()),
         };
         for (index, flow) in topology.flows.iter().enumerate() {
-            let law = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
-            let is_foreign = laws::find(law.name()).is_some_and(laws::Entry::is_foreign);
-            if is_foreign && matches!(flow.host, HostKind::Bare | HostKind::Tcp) {
-                let (host, law) = (flow.host.name(), law.name());
+            let spec = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
+            let made = decorate(index, origin, law(topology, index, &spec, options.seed));
+            if made.is_foreign() && matches!(flow.host, HostKind::Bare | HostKind::Tcp) {
+                let (host, law) = (flow.host.name(), spec.name());
                 return Err(ScenarioError::Law { flow: flow.name.clone(), host, law });
             }
-            let (_, bottleneck) = topology.bottleneck(flow);
-            let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
-            let seed = link_seed(options.seed, LAW_SEEDS + index as u64);
-            let made = laws::make(&law, payload_rate(bottleneck.rate, flow.mtu), bdp, seed);
-            let made = decorate(index, origin, made);
-            run.add_flow(index, flow, law, made)?;
+            run.add_flow(index, flow, spec, made)?;
         }
         Ok(run)
     }
@@ -357,3 +379,49 @@ const EARLY_ROUNDS: u32 = 10;
 const MOST_SAMPLES: u32 = 1_000_000;
 
 const BILLION: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use warplink::{Fate, Span};
+
+    use super::*;
+    use crate::packet::{Body, Packet};
+
+    /// The relay makes its links by [`PathProfile::links`]; `warp sim reality` stands on this.
+    #[test]
+    fn links_listed_as_the_relay_numbers_them_meet_the_relays_fates() {
+        let text = r#"{
+            "name": "both ways lossy",
+            "links": {
+                "return": { "rate": "10 Mbit/s", "delay": "20 ms", "loss": "20 %" },
+                "bottleneck": { "rate": "10 Mbit/s", "delay": "20 ms", "loss": "30 %", "buffer": "5 kB" }
+            },
+            "flows": [{ "bytes": "1 MB", "forward": ["bottleneck"], "reverse": ["return"] }]
+        }"#;
+        let topology = Topology::read("test", text).expect("a topology");
+        let options = Options { seed: 7, ..Options::default() };
+        let mut run = Run::new(&topology, &options).expect("a run");
+        let path = path(&topology, &topology.flows[0]).expect("a path");
+        // The relay's `forward` is what clients send: in a download the acknowledgements.
+        let links = PathProfile { forward: path.reverse, reverse: path.forward }.links(7);
+        for (mut link, port) in [links.0, links.1].into_iter().zip(run.ports) {
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            let port = run.world.port(port);
+            for number in 0..500 {
+                let now = Time::START + Span::from(Duration::from_micros(1_100)).times(number);
+                if let Fate::Delivered { at, .. } = link.offer(now, Bytes::new(1_518)) {
+                    expected.push(at);
+                }
+                let (route, hop, wire) = (RouteId(0), 0, Bytes::new(1_518));
+                port.offer(now, Packet { route, hop, wire, ecn: None, body: Body::Filler });
+            }
+            while port.next_event() != Time::NEVER {
+                let (now, mut arrived) = (port.next_event(), Vec::new());
+                port.advance(now, &mut arrived);
+                found.extend(arrived.iter().map(|_| now));
+            }
+            assert_eq!(found, expected);
+            assert!((250..450).contains(&found.len()), "{} of 500 arrive", found.len());
+        }
+    }
+}
