@@ -138,7 +138,7 @@ impl ClientConfig {
 /// A UDP socket and the connections on it.
 ///
 /// Clones are handles of the same endpoint. It serves its connections until the last of them has ended,
-/// also after all handles are dropped.
+/// also after all handles are dropped; new clients are turned away from then on.
 #[derive(Clone)]
 pub struct Endpoint(Handle);
 
@@ -248,11 +248,7 @@ impl Endpoint {
         let reason = Bytes::copy_from_slice(reason);
         let connections: Vec<_> = {
             let mut endpoint = self.0.shard.endpoint();
-            endpoint.is_closed = true;
-            while let Some(incoming) = endpoint.incoming.pop_front() {
-                endpoint.refuse(incoming);
-            }
-            endpoint.wake_waiting();
+            endpoint.close_door();
             endpoint.connections().cloned().collect()
         };
         for connection in connections {
@@ -333,7 +329,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the connection up, under the endpoint's server configuration.
+    /// Takes the connection up, under the endpoint's server configuration; refuses it once the endpoint is
+    /// closed.
     pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
         let incoming = self.inner.take().expect("taken only here and when dropped");
         let Handle { shard, shared } = &self.endpoint.0;
@@ -341,6 +338,11 @@ impl Incoming {
         let setup = shared.setup(&config.law, &config.transport);
         let mut response = Vec::new();
         let mut endpoint = shard.endpoint();
+        if endpoint.is_closed || endpoint.is_dead {
+            endpoint.refuse(incoming);
+            shard.mark_endpoint_dirty();
+            return Err(ConnectionError::LocallyClosed);
+        }
         let accepted = core::accept(
             &mut endpoint.proto,
             clock::now(),

@@ -143,6 +143,15 @@ impl EndpointState {
         self.open
     }
 
+    /// Takes up no more connections, and turns those away that have knocked.
+    pub fn close_door(&mut self) {
+        self.is_closed = true;
+        while let Some(incoming) = self.incoming.pop_front() {
+            self.refuse(incoming);
+        }
+        self.wake_waiting();
+    }
+
     /// Turns a client away.
     pub fn refuse(&mut self, incoming: Incoming) {
         let mut response = Vec::new();
@@ -186,7 +195,7 @@ pub(super) struct Driver {
     shard: Arc<Shard>,
     socket: Socket,
     egress: Egress,
-    limits: BatchLimits,
+    longest_batch: Bytes,
     alarm: Alarm,
     /// When each connection wants to be looked at.
     timers: BTreeSet<(Instant, usize)>,
@@ -212,12 +221,12 @@ struct Inbox {
 impl Driver {
     pub fn new(shard: Arc<Shard>, socket: Socket, anchor: Rate) -> io::Result<Self> {
         let egress = Egress::new(anchor);
-        let limits = BatchLimits { bytes: egress.longest_batch(), segments: socket.max_segments() };
+        let longest_batch = egress.longest_batch();
         Ok(Self {
             shard,
             socket,
             egress,
-            limits,
+            longest_batch,
             alarm: Alarm::new()?,
             timers: BTreeSet::new(),
             timer_of: Vec::new(),
@@ -311,6 +320,10 @@ impl Driver {
     fn take_dirty(&mut self, cx: &Context<'_>) -> bool {
         let mut dirty = std::mem::take(&mut self.dirty);
         let is_busy = self.shard.take_dirty(&mut dirty, cx);
+        if self.shard.handles.load(Ordering::Acquire) == 0 {
+            // Nobody is left to accept.
+            self.shard.endpoint().close_door();
+        }
         let now = clock::now();
         for handle in dirty.drain(..) {
             let Some(connection) = self.shard.endpoint().get(handle) else { continue };
@@ -399,7 +412,9 @@ impl Driver {
     fn give_turn(&mut self, now: Instant, flow: usize) -> io::Result<()> {
         let Some(connection) = self.shard.endpoint().get(ConnectionHandle(flow)) else { return Ok(()) };
         let mut state = connection.lock();
-        match state.core.poll_transmit(now, self.limits, &mut self.batch) {
+        // Asked anew: a device may turn out not to segment when it is first told to.
+        let limits = BatchLimits { bytes: self.longest_batch, segments: self.socket.max_segments() };
+        match state.core.poll_transmit(now, limits, &mut self.batch) {
             Some(transmit) => {
                 drop(state);
                 self.egress.on_sent(now, Bytes::of_len(transmit.size));
