@@ -93,3 +93,14 @@ async fn a_path_without_segmentation_offload_carries_data() {
     let data = data.expect("it arrives").unwrap();
     assert_eq!(data.len(), 10_000_000);
 }
+
+#[tokio::test]
+async fn waiting_for_a_stream_that_was_reset_ends() {
+    let (_server, _client, serving, _connection) = pair(TransportConfig::default()).await;
+    let mut stream = serving.open_uni().await.unwrap();
+    stream.write_all(b"abc").await.unwrap();
+    stream.reset(VarInt::from_u32(1)).unwrap();
+    // In a task of its own, since `timeout` asks once more when it is over.
+    let waiting = tokio::spawn(async move { stream.stopped().await });
+    assert!(timeout(PATIENCE, waiting).await.is_ok(), "a reset stream has ended");
+}

@@ -23,11 +23,12 @@ use super::error::{ClosedStream, ConnectionError, ReadError, ReadExactError, Rea
 pub struct SendStream {
     connection: ConnectionRef,
     id: StreamId,
+    is_reset: bool,
 }
 
 impl SendStream {
     pub(super) fn new(connection: ConnectionRef, id: StreamId) -> Self {
-        Self { connection, id }
+        Self { connection, id, is_reset: false }
     }
 
     /// Writes some of `data`; the number of bytes taken, at least one unless `data` is empty.
@@ -78,11 +79,16 @@ impl SendStream {
         let mut state = self.connection.lock();
         state.core.inner().send_stream(self.id).reset(code)?;
         state.mark_dirty();
+        self.is_reset = true;
         Ok(())
     }
 
-    /// Waits until the peer has received everything (`None`) or has stopped reading (its code).
+    /// Waits until the peer has received everything (`None`) or has stopped reading (its code). After a
+    /// [`reset`](Self::reset) there is nothing to wait for (`None`).
     pub async fn stopped(&mut self) -> Result<Option<VarInt>, ConnectionError> {
+        if self.is_reset {
+            return Ok(None);
+        }
         poll_fn(|cx| {
             let mut state = self.connection.lock();
             match state.core.inner().send_stream(self.id).stopped() {
