@@ -30,7 +30,7 @@ enum Stack {
     Quinn,
     /// Our driver under quinn's CUBIC, its default.
     Ours,
-    /// Our driver under `fixed` at the anchor.
+    /// Our driver under `fixed` at 10 Gbit/s, paced.
     OursFixed,
 }
 

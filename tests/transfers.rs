@@ -48,7 +48,11 @@ impl Cell {
         let mut size = || match rng.random_range(0..8) {
             0 => 0,
             1 => 5_000_000,
-            _ => 1usize << rng.random_range(0..22),
+            2 => rng.random_range(0..=5_000_000),
+            _ => {
+                let most = 1usize << rng.random_range(1..22);
+                rng.random_range(0..most)
+            }
         };
         let sizes = (0..TRANSFERS_PER_PATH).map(|_| (size(), size())).collect();
         Self { seed, path, law, sizes }

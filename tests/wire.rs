@@ -9,8 +9,8 @@ use common::configs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use warprate::units::{Bytes, Rate};
 use warprate::{
-    ClientConfig, ConnectError, Connection, ConnectionError, Endpoint, Law, ReadError, ReadExactError,
-    ReadToEndError, ServerConfig, TransportConfig, VarInt, WriteError,
+    ClientConfig, ConnectError, Connection, ConnectionError, Endpoint, EndpointConfig, Law, ReadError,
+    ReadExactError, ReadToEndError, ServerConfig, TransportConfig, VarInt, WriteError,
 };
 
 fn localhost() -> SocketAddr {
@@ -202,6 +202,14 @@ async fn an_occupied_port_is_named() {
     let error = Endpoint::client(addr).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     assert!(error.to_string().starts_with(&format!("cannot bind a UDP socket to {addr}: ")), "{error}");
+}
+
+#[tokio::test]
+async fn an_anchor_of_zero_is_refused() {
+    let mut config = EndpointConfig::default();
+    config.anchor(Rate::ZERO);
+    let error = Endpoint::new(config, None, UdpSocket::bind(localhost()).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "the anchor is `0 bit/s`: it must be a rate above zero");
 }
 
 #[tokio::test]

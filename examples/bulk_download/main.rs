@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example bulk_download
-//! cargo run --release --example bulk_download -- --loss 5% --law fixed,bbr --json results.json
+//! cargo run --release --example bulk_download -- --loss 5% --law fixed,bbr3 --json results.json
 //! ```
 //! Server, client and path live in this process: nothing needs privileges. `--help` says what is
 //! measured and how.

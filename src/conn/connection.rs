@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quinn_proto::{ConnectionHandle, Dir, EndpointEvent, Event, StreamEvent, StreamId, VarInt};
 use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
 
 use super::clock;
 use super::core::Core;
@@ -20,6 +20,7 @@ use super::error::ConnectionError;
 use super::shard::Shard;
 use super::stats::ConnectionStats;
 use super::streams::{RecvStream, SendStream};
+use super::wait::until;
 
 /// A QUIC connection.
 ///
@@ -116,28 +117,26 @@ impl Connection {
 
     /// Asks `ready` again after every event of the connection that is not a stream's own.
     async fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
-        poll_fn(|cx| {
-            let mut state = self.0.lock();
-            match ready(&mut state) {
-                Some(value) => Poll::Ready(value),
-                None => {
-                    state.wait_for_event(cx);
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+        until(&self.0.0.events, || ready(&mut self.0.lock())).await
     }
 }
 
 /// A connection whose handshake is under way.
-#[derive(Debug)]
 #[must_use = "a connection is established by awaiting it"]
-pub struct Connecting(Option<Connection>);
+pub struct Connecting(Pin<Box<dyn Future<Output = Result<Connection, ConnectionError>> + Send>>);
 
 impl Connecting {
     pub(super) fn new(connection: ConnectionRef) -> Self {
-        Self(Some(Connection(connection)))
+        let connection = Connection(connection);
+        Self(Box::pin(async move {
+            let failure = connection
+                .wait(|state| match state.error() {
+                    Some(error) => Some(Some(error)),
+                    None => state.is_established.then_some(None),
+                })
+                .await;
+            failure.map_or(Ok(connection), Err)
+        }))
     }
 }
 
@@ -145,31 +144,28 @@ impl Future for Connecting {
     type Output = Result<Connection, ConnectionError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let connection = self.0.take().expect("a future is not polled after completion");
-        let mut state = connection.0.lock();
-        if let Some(error) = state.error() {
-            return Poll::Ready(Err(error));
-        }
-        if state.is_established {
-            drop(state);
-            return Poll::Ready(Ok(connection));
-        }
-        state.wait_for_event(cx);
-        drop(state);
-        self.0 = Some(connection);
-        Poll::Pending
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connecting").finish_non_exhaustive()
     }
 }
 
 /// What the handles and the driver share.
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// Anything has happened but to one stream.
+    events: Arc<Notify>,
     /// Handles of the application; the driver's own reference does not count.
     handles: AtomicUsize,
 }
 
 impl Shared {
     pub fn new(handle: ConnectionHandle, core: Core, shard: Arc<Shard>) -> Arc<Self> {
+        let events = Arc::new(Notify::new());
         let state = State {
             core,
             handle,
@@ -178,12 +174,12 @@ impl Shared {
             is_established: false,
             is_abandoned: false,
             error: None,
-            waiting: Vec::new(),
+            events: events.clone(),
             readers: FxHashMap::default(),
             writers: FxHashMap::default(),
             stopped: FxHashMap::default(),
         };
-        Arc::new(Self { state: Mutex::new(state), handles: AtomicUsize::new(0) })
+        Arc::new(Self { state: Mutex::new(state), events, handles: AtomicUsize::new(0) })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -238,8 +234,8 @@ pub(super) struct State {
     /// No handles are left: close as soon as what was finished is delivered.
     is_abandoned: bool,
     error: Option<ConnectionError>,
-    /// Tasks that wait for anything but one stream.
-    waiting: Vec<Waker>,
+    /// Tasks wait here for anything but one stream.
+    events: Arc<Notify>,
     readers: FxHashMap<StreamId, Waker>,
     writers: FxHashMap<StreamId, Waker>,
     stopped: FxHashMap<StreamId, Waker>,
@@ -338,14 +334,8 @@ impl State {
         }
     }
 
-    fn wait_for_event(&mut self, cx: &Context<'_>) {
-        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.waiting.push(cx.waker().clone());
-        }
-    }
-
-    fn wake_waiting(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+    fn wake_waiting(&self) {
+        self.events.notify_waiters();
     }
 }
 

@@ -1,12 +1,10 @@
 //! Endpoints: where connections begin.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 
 use bytes::Bytes;
 use quinn_proto::VarInt;
@@ -23,6 +21,7 @@ use super::core::{self, Setup};
 use super::error::{ConnectError, ConnectionError};
 use super::shard::{Driver, EndpointState, Shard};
 use super::socket::Socket;
+use super::wait::until;
 use crate::units::{Bytes as Size, Rate};
 
 /// What all connections of an endpoint share.
@@ -40,7 +39,7 @@ impl Default for EndpointConfig {
 
 impl EndpointConfig {
     /// Line rate of the interface (UDP payload): all connections together never send faster.
-    /// Default 10 Gbit/s. A rate of zero sends nothing.
+    /// Default 10 Gbit/s; [`Endpoint::new`] refuses a rate of zero.
     pub fn anchor(&mut self, anchor: Rate) -> &mut Self {
         self.anchor = anchor;
         self
@@ -172,6 +171,10 @@ impl Endpoint {
 
     /// An endpoint on a socket that the caller brings.
     pub fn new(config: EndpointConfig, server: Option<ServerConfig>, socket: UdpSocket) -> io::Result<Self> {
+        if config.anchor.is_zero() {
+            let message = "the anchor is `0 bit/s`: it must be a rate above zero";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         let socket = Socket::new(socket, config.socket_buffer)?;
         let local_addr = socket.local_addr()?;
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?;
@@ -259,7 +262,7 @@ impl Endpoint {
 
     /// Waits until every connection has ended and the peers have been told.
     pub async fn wait_idle(&self) {
-        self.wait(|endpoint| (endpoint.open_connections() == 0 || endpoint.is_dead).then_some(())).await;
+        self.wait(|endpoint| (endpoint.is_idle() || endpoint.is_dead).then_some(())).await;
     }
 
     /// The socket's address.
@@ -273,17 +276,8 @@ impl Endpoint {
     }
 
     async fn wait<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> T {
-        poll_fn(|cx| {
-            let mut endpoint = self.0.shard.endpoint();
-            match ready(&mut endpoint) {
-                Some(value) => Poll::Ready(value),
-                None => {
-                    endpoint.wait_for_event(cx);
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+        let shard = &self.0.shard;
+        until(&shard.events, || ready(&mut shard.endpoint())).await
     }
 }
 

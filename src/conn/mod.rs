@@ -26,6 +26,7 @@ mod socket;
 mod stats;
 mod streams;
 mod tap;
+mod wait;
 
 pub use batch::BatchLimits;
 pub use config::{Law, TransportConfig};

@@ -15,8 +15,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, EndpointEvent, Incoming, Transmit};
+use quinn_proto::{
+    ConnectionEvent, ConnectionHandle, DatagramEvent, EndpointEvent, Incoming, Transmit, TransportError,
+    TransportErrorCode,
+};
 use quinn_udp::{BATCH_SIZE, RecvMeta};
+use tokio::sync::Notify;
 
 use super::alarm::Alarm;
 use super::batch::BatchLimits;
@@ -32,6 +36,8 @@ use crate::units::{Bytes, Rate};
 pub(super) struct Shard {
     endpoint: Mutex<EndpointState>,
     dirty: Mutex<Dirty>,
+    /// A connection has come or gone.
+    pub events: Arc<Notify>,
     /// Handles of the endpoint in the application's hands.
     handles: AtomicUsize,
 }
@@ -45,7 +51,7 @@ pub(super) struct EndpointState {
     /// Datagrams that the endpoint itself wants to send.
     responses: VecDeque<(Transmit, Vec<u8>)>,
     /// Tasks that wait for a connection to come or to go.
-    waiting: Vec<Waker>,
+    events: Arc<Notify>,
     /// No connection is taken up any more.
     pub is_closed: bool,
     /// The driver has ended.
@@ -62,19 +68,21 @@ struct Dirty {
 
 impl Shard {
     pub fn new(proto: quinn_proto::Endpoint) -> Arc<Self> {
+        let events = Arc::new(Notify::new());
         let endpoint = EndpointState {
             proto,
             connections: Vec::new(),
             open: 0,
             incoming: VecDeque::new(),
             responses: VecDeque::new(),
-            waiting: Vec::new(),
+            events: events.clone(),
             is_closed: false,
             is_dead: false,
         };
         Arc::new(Self {
             endpoint: Mutex::new(endpoint),
             dirty: Mutex::default(),
+            events,
             handles: AtomicUsize::new(0),
         })
     }
@@ -166,16 +174,14 @@ impl EndpointState {
         }
     }
 
-    /// Wakes the task when a connection comes or goes.
-    pub fn wait_for_event(&mut self, cx: &Context<'_>) {
-        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.waiting.push(cx.waker().clone());
-        }
+    /// Whether there is nothing left to do for anybody.
+    pub fn is_idle(&self) -> bool {
+        self.open == 0 && self.responses.is_empty()
     }
 
     /// Tells every task that waits for the endpoint.
-    pub fn wake_waiting(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+    pub fn wake_waiting(&self) {
+        self.events.notify_waiters();
     }
 
     fn get(&self, handle: ConnectionHandle) -> Option<Arc<connection::Shared>> {
@@ -207,6 +213,10 @@ pub(super) struct Driver {
     unsent: Option<Transmit>,
     batch: Vec<u8>,
     inbox: Inbox,
+    /// Receive errors since something was last received.
+    failures: u32,
+    /// Why the driver ended, if the system is to blame.
+    failure: Option<String>,
     events: Vec<(ConnectionHandle, ConnectionEvent)>,
     dirty: Vec<ConnectionHandle>,
     endpoint_events: VecDeque<(ConnectionHandle, EndpointEvent)>,
@@ -237,6 +247,8 @@ impl Driver {
                 space: vec![0; RECEIVE_MESSAGES * LARGEST_MESSAGE].into(),
                 meta: [RecvMeta::default(); RECEIVE_MESSAGES],
             },
+            failures: 0,
+            failure: None,
             events: Vec::new(),
             dirty: Vec::new(),
             endpoint_events: VecDeque::new(),
@@ -260,10 +272,15 @@ impl Driver {
             std::array::from_fn(|_| bufs.next().expect("the space holds all messages"));
         let received = match self.socket.poll_recv(cx, &mut bufs, &mut self.inbox.meta) {
             Poll::Pending => return Ok(false),
-            // An ICMP error concerns one peer, which its connection's timers will notice.
-            Poll::Ready(Err(error)) if is_of_one_peer(&error) => return Ok(true),
+            // It concerns one peer or one moment; connections' timers notice what comes of it.
+            Poll::Ready(Err(error)) if self.failures < MOST_FAILURES => {
+                tracing::debug!(%error, "receiving failed");
+                self.failures += 1;
+                return Ok(true);
+            }
             Poll::Ready(received) => received?,
         };
+        self.failures = 0;
         let now = clock::now();
         self.route(now, received);
         let mut events = std::mem::take(&mut self.events);
@@ -442,10 +459,15 @@ impl Driver {
     /// Sends the endpoint's own datagrams. Those that find the buffer full are dropped: they answer
     /// strangers, who will ask again.
     fn respond(&mut self) -> io::Result<()> {
-        let responses = std::mem::take(&mut self.shard.endpoint().responses);
-        for (transmit, datagram) in responses {
+        let mut response = self.shard.endpoint().responses.pop_front();
+        while let Some((transmit, datagram)) = response {
             self.egress.on_sent(clock::now(), Bytes::of_len(transmit.size));
             self.socket.try_send(&transmit, &datagram)?;
+            let mut endpoint = self.shard.endpoint();
+            response = endpoint.responses.pop_front();
+            if endpoint.is_idle() {
+                endpoint.wake_waiting();
+            }
         }
         Ok(())
     }
@@ -462,9 +484,17 @@ impl Driver {
         }
     }
 
+    /// Ends the driver because the system fails it.
+    fn fail(&mut self, what: &str, error: &io::Error) -> Poll<()> {
+        tracing::error!(%error, "the endpoint's {what} failed");
+        self.failure = Some(format!("the endpoint's {what} failed: {error}"));
+        Poll::Ready(())
+    }
+
     /// Whether nobody needs the driver any more.
     fn is_finished(&self) -> bool {
-        self.shard.handles.load(Ordering::Acquire) == 0 && self.shard.endpoint().open_connections() == 0
+        let has_handles = self.shard.handles.load(Ordering::Acquire) > 0;
+        !has_handles && self.unsent.is_none() && self.shard.endpoint().is_idle()
     }
 }
 
@@ -477,10 +507,7 @@ impl Future for Driver {
             match driver.turn(cx) {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(error) => {
-                    tracing::error!(%error, "the endpoint's socket failed");
-                    return Poll::Ready(());
-                }
+                Err(error) => return driver.fail("socket", &error),
             }
             if driver.is_finished() {
                 return Poll::Ready(());
@@ -496,10 +523,7 @@ impl Future for Driver {
             match driver.alarm.poll(cx, now, wake_at) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => {
-                    tracing::error!(%error, "the endpoint's timer failed");
-                    return Poll::Ready(());
-                }
+                Poll::Ready(Err(error)) => return driver.fail("timer", &error),
             }
         }
         cx.waker().wake_by_ref();
@@ -519,20 +543,27 @@ impl Drop for Driver {
             endpoint.wake_waiting();
             std::mem::take(&mut endpoint.connections)
         };
+        let error = match self.failure.take() {
+            Some(reason) => ConnectionError::TransportError(TransportError {
+                code: TransportErrorCode::INTERNAL_ERROR,
+                frame: None,
+                reason,
+            }),
+            None => ConnectionError::LocallyClosed,
+        };
         for connection in connections.into_iter().flatten() {
-            connection.lock().terminate(ConnectionError::LocallyClosed);
+            connection.lock().terminate(error.clone());
         }
     }
-}
-
-fn is_of_one_peer(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
-    matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable)
 }
 
 /// Messages per receive call: with UDP_GRO each holds up to 64 datagrams, and half a megabyte still
 /// fits the second-level cache.
 const RECEIVE_MESSAGES: usize = if BATCH_SIZE < 8 { BATCH_SIZE } else { 8 };
+
+/// Receive errors in a row that are borne: each ICMP message of an unreachable peer is one, and a lack of
+/// memory passes, but a socket that only fails is dead.
+const MOST_FAILURES: u32 = 1000;
 
 /// The longest UDP payload, and the longest coalesced message.
 const LARGEST_MESSAGE: usize = 65_535;

@@ -59,8 +59,8 @@ impl Socket {
         }
     }
 
-    /// Sends a batch; `false` if the send buffer is full. Other errors of the network are logged and
-    /// count as loss on the way, as they would be a hop further on.
+    /// Sends a batch; `false` if the send buffer is full. `quinn-udp` logs the network's other errors and
+    /// returns success: what they drop counts as lost on the way, as it would a hop further on.
     pub fn try_send(&self, transmit: &Transmit, contents: &[u8]) -> io::Result<bool> {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,

@@ -85,7 +85,7 @@ impl SendStream {
 
     /// Waits until the peer has received everything (`None`) or has stopped reading (its code). After a
     /// [`reset`](Self::reset) there is nothing to wait for (`None`).
-    pub async fn stopped(&mut self) -> Result<Option<VarInt>, ConnectionError> {
+    pub async fn stopped(&self) -> Result<Option<VarInt>, ConnectionError> {
         if self.is_reset {
             return Ok(None);
         }

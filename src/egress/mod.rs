@@ -90,9 +90,12 @@ impl Egress {
     /// Books what left, acknowledgements included: they take the interface's time too.
     pub fn on_sent(&mut self, now: Instant, bytes: Bytes) {
         let start = self.free_at.map_or(now, |free_at| free_at.max(now));
-        self.free_at = start.checked_add(bytes / self.anchor);
+        self.free_at = Some(start + (bytes / self.anchor).min(LONGEST_WAIT));
     }
 }
+
+/// Keeps instants representable at rates near zero.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// As long as a pacer's burst.
 const LONGEST_TURN: Duration = Duration::from_micros(250);

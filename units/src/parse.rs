@@ -26,7 +26,7 @@ pub(crate) fn parse_scaled(
             trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits_end);
         let unit = unit.trim_start();
-        let &(_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+        let &(_, scale) = units.iter().find(|(name, _)| is_same_unit(name, unit))?;
 
         let number = number.replace('_', "");
         let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
@@ -39,6 +39,12 @@ pub(crate) fn parse_scaled(
         u64::try_from(scaled).ok()
     };
     parse().ok_or_else(|| ParseUnitError { text: text.to_owned(), expected })
+}
+
+/// Whether letters agree but for their case, which counts for one of them: `b` is bits and `B` bytes.
+fn is_same_unit(name: &str, text: &str) -> bool {
+    let is_same = |(a, b): (u8, u8)| a == b || (a.eq_ignore_ascii_case(&b) && !a.eq_ignore_ascii_case(&b'b'));
+    name.len() == text.len() && name.bytes().zip(text.bytes()).all(is_same)
 }
 
 /// Writes `value` in the largest unit that it fills, with up to three decimals and none of them

@@ -74,12 +74,16 @@ fn quantities_are_read_with_their_unit() {
 
 #[test]
 fn what_is_no_quantity_says_what_was_expected() {
-    for text in ["", "100", "fast", "-1 Mbit/s", "1e3 Mbit/s", ".5 Mbit/s", "1..2 Mbit/s", "NaN bit/s"] {
+    for text in
+        ["", "100", "fast", "-1 Mbit/s", "1e3 Mbit/s", ".5 Mbit/s", "1..2 Mbit/s", "NaN bit/s", "100 MBps"]
+    {
         let error = text.parse::<Rate>().unwrap_err().to_string();
         assert_eq!(error, format!("`{text}` is not a rate with its unit such as `100 Mbit/s`"));
     }
     assert!("99999999999999999999 GB".parse::<Bytes>().is_err());
     assert!("-1".parse::<Bytes>().is_err());
+    // Bits are not bytes.
+    assert!("10 Mb".parse::<Bytes>().is_err());
 }
 
 proptest! {
