@@ -126,7 +126,7 @@ impl LawFactory for Shared {
     }
 }
 
-/// What `fixed` is given, since it looks for nothing itself.
+/// What laws may be given: `fixed` looks for nothing itself.
 #[derive(Debug, Clone, Copy)]
 pub struct PathFacts {
     /// UDP payload per second that the bottleneck carries.
@@ -178,5 +178,20 @@ mod tests {
         for (index, law) in ALL.iter().enumerate() {
             assert!(ALL[..index].iter().all(|other| other.name != law.name), "{}", law.name);
         }
+    }
+
+    #[test]
+    fn fixed_takes_its_part_of_the_payload_rate() {
+        let path = PathFacts {
+            payload_rate: Rate::mbps(100),
+            bdp: Bytes::kb(500),
+            fixed: FixedSpec { window: Window::Bytes(Bytes::mb(1)), ..FixedSpec::default() },
+            seed: 0,
+        };
+        // Any instant will do: `fixed` has no clock.
+        #[expect(clippy::disallowed_methods, reason = "virtual time needs an origin")]
+        let now = std::time::Instant::now();
+        let plan = path.fixed().build(PathStart::new(now, Bytes::new(1452))).plan(now);
+        assert_eq!((plan.rate, plan.window), (Rate::mbps(97), Bytes::mb(1)));
     }
 }

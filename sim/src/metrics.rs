@@ -358,3 +358,45 @@ const FULL_PACKET: Bytes = Bytes::new(1452 + 28 + 38);
 
 const SECOND: Span = Span::from_picos(1_000_000_000_000);
 const PICOS_PER_SEC: u128 = 1_000_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_is_one_for_equal_shares_and_one_nth_for_a_monopoly() {
+        assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
+        assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain(&[0.0, 0.0]), 1.0);
+    }
+
+    /// Two flows sampled every 100 ms, whose rates are equal from `fair_from` on.
+    fn samples(fair_from: u64, until: u64) -> Samples {
+        let mut samples = Samples::new(2);
+        let mut received = [Bytes::ZERO; 2];
+        for n in 1..=until {
+            let shares = if n < fair_from { [9, 1] } else { [5, 5] };
+            samples.moments.push(Time::from_picos(n * 100_000_000_000));
+            for flow in 0..2 {
+                received[flow] += Bytes::kb(shares[flow]);
+                samples.received[flow].push(received[flow]);
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn convergence_is_when_fair_rates_begin_to_stay() {
+        // Rates are averages over a second: fair within 25 % when 7 of 10 samples are.
+        let found = convergence(&samples(21, 200), Time::START).expect("it converges");
+        assert!((2_500..=3_000).contains(&(found.as_picos() / 1_000_000_000)), "{found:?}");
+        assert_eq!(convergence(&samples(21, 60), Time::START), None, "not for 5 s");
+    }
+
+    #[test]
+    fn steady_state_is_the_last_two_thirds() {
+        let samples = samples(21, 60);
+        // 4 s at 5 kB per 100 ms.
+        assert_eq!(steady_bps(&samples, 0, Time::from_picos(6_000_000_000_000)), Some(400_000));
+    }
+}

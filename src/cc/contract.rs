@@ -222,14 +222,15 @@ proptest! {
             ops.iter().for_each(|&op| stand.apply(op));
             // All that is outstanding leaves, so that what follows is the application's doing alone.
             stand.ack(0, usize::MAX / 2);
-            for _ in 0..rounds {
+            for round in 0..rounds {
                 stand.apply(Operation::AppLimited);
                 stand.apply(Operation::Send(1));
                 stand.apply(Operation::Wait(ms(20)));
                 let before = stand.plan().window;
                 stand.apply(Operation::Ack { skip: 0, count: 1 });
                 prop_assert!(stand.newest_was_limited);
-                prop_assert!(stand.plan().window <= before, "{}", law.name);
+                // The window may have been in full use until two round trips ago.
+                prop_assert!(round < 2 || stand.plan().window <= before, "{}", law.name);
             }
         }
     }

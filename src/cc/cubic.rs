@@ -19,9 +19,9 @@
 use std::time::{Duration, Instant};
 
 use super::hystart::{Growth, HyStart};
-use super::window::{Recovery, initial_window, least_window, paced};
+use super::window::{Recovery, WindowUse, initial_window, least_window, paced};
 use super::{PathStart, RateLaw};
-use crate::signal::{Ack, Loss, Plan, Rtt, Snapshot, Undo, Verdict};
+use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict};
 use crate::units::{Bytes, Gain};
 
 /// How an ACK raises the window towards the target.
@@ -42,6 +42,7 @@ pub enum Increase {
 pub struct Cubic {
     curve: Curve,
     recovery: Recovery,
+    usage: WindowUse,
     increase: Increase,
     rtt: Option<Rtt>,
     /// HyStart++ serves the initial slow start only.
@@ -108,6 +109,7 @@ impl Cubic {
         Self {
             curve,
             recovery: Recovery::default(),
+            usage: WindowUse::default(),
             increase,
             rtt: None,
             hystart: Some(HyStart::new()),
@@ -119,7 +121,9 @@ impl Cubic {
     /// RFC 9438 §4.2, §5.8: time in which the application limits the sender does not count. Whether the
     /// ACK may raise the window.
     fn is_unlimited(&mut self, ack: &Ack) -> bool {
-        if ack.newest.app_limited {
+        let curve = &self.curve;
+        let is_slow_start = curve.window < curve.ssthresh;
+        if !self.usage.on_ack(ack, curve.window, is_slow_start, curve.datagram) {
             self.limited_since.get_or_insert(ack.now);
             return false;
         }
@@ -234,6 +238,10 @@ impl Epoch {
 }
 
 impl RateLaw for Cubic {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.usage.on_sent(sent);
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         self.rtt = Some(ack.rtt);
         if !self.is_unlimited(ack) || self.recovery.covers(ack.newest.sent) {

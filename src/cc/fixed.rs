@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! rate(t)   = R      given
-//! window(t) = W      given; R · RTT fills a path, more keeps it full while losses are repaired
+//! window(t) = W      given; R · RTT fills a path, more keeps it full while losses are repaired; or
+//!           = max over all ACKs so far of R · (srtt + 4 · rttvar), at least 1.25 MB ("measured")
 //! ```
 //!
 //! It has one state, answers no event and is right exactly where somebody has reserved R for the

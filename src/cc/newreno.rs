@@ -13,9 +13,9 @@
 
 use std::time::Instant;
 
-use super::window::{Recovery, initial_window, least_window, paced};
+use super::window::{Recovery, WindowUse, initial_window, least_window, paced};
 use super::{PathStart, RateLaw};
-use crate::signal::{Ack, Loss, Plan, Rtt, Snapshot, Undo, Verdict};
+use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict};
 use crate::units::{Bytes, Gain};
 
 /// NewReno.
@@ -27,6 +27,7 @@ pub struct NewReno {
     /// Acknowledged bytes, times a datagram, that have not yet made up one byte of window.
     carry: u128,
     recovery: Recovery,
+    usage: WindowUse,
     rtt: Option<Rtt>,
     before: Option<Before>,
 }
@@ -51,6 +52,7 @@ impl NewReno {
             ssthresh: Bytes::MAX,
             carry: 0,
             recovery: Recovery::default(),
+            usage: WindowUse::default(),
             rtt: None,
             before: None,
         }
@@ -82,10 +84,15 @@ impl NewReno {
 }
 
 impl RateLaw for NewReno {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.usage.on_sent(sent);
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         self.rtt = Some(ack.rtt);
-        // RFC 9002 §7.8: a window that is not used does not grow.
-        if !ack.newest.app_limited && !self.recovery.covers(ack.newest.sent) {
+        let is_slow_start = self.window < self.ssthresh;
+        let is_used = self.usage.on_ack(ack, self.window, is_slow_start, self.datagram);
+        if is_used && !self.recovery.covers(ack.newest.sent) {
             self.grow(ack.bytes);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::signal::{Plan, Rtt};
+use crate::signal::{Ack, Plan, Rtt, Sent};
 use crate::units::{Bytes, Gain, Rate};
 
 /// RFC 9002 §7.2: ten datagrams, but no more than 14,720 bytes or two datagrams.
@@ -24,6 +24,34 @@ pub(super) fn paced(window: Bytes, rtt: Option<Rtt>) -> Plan {
         None => Rate::MAX,
     };
     Plan::new(rate, window)
+}
+
+/// Whether the window is used: one that is not may not grow (RFC 9002 §7.8).
+///
+/// An application that pauses and then sends a whole window is not limiting the sender any more, though
+/// packets of that flight are still marked so. What counts is the most that was in flight during this
+/// round trip and the last: more than half the window in slow start, since the flight doubles within the
+/// round, and in congestion avoidance so much that no further datagram has room.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WindowUse {
+    this_round: Bytes,
+    last_round: Bytes,
+}
+
+impl WindowUse {
+    pub fn on_sent(&mut self, sent: &Sent) {
+        self.this_round = self.this_round.max(sent.in_flight);
+    }
+
+    /// Takes in an ACK; whether the window may grow by it.
+    pub fn on_ack(&mut self, ack: &Ack, window: Bytes, is_slow_start: bool, datagram: Bytes) -> bool {
+        if ack.round_start {
+            self.last_round = std::mem::replace(&mut self.this_round, ack.in_flight);
+        }
+        let used = self.this_round.max(self.last_round);
+        let is_used = if is_slow_start { used.times(2) > window } else { used + datagram > window };
+        is_used || !ack.newest.app_limited
+    }
 }
 
 /// A period of recovery: one answer is due for everything that was sent before the last answer

@@ -69,7 +69,7 @@ impl Law {
         Self::foreign(Foreign::new_reno())
     }
 
-    /// `quinn-proto`'s experimental BBRv1, paced by us at the rate it asks for.
+    /// `quinn-proto`'s experimental BBRv1, paced by us at 1.25 · window / srtt, as quinn does.
     pub fn quinn_bbr() -> Self {
         Self::foreign(Foreign::bbr())
     }
@@ -108,6 +108,8 @@ pub struct TransportConfig {
     max_idle_timeout: Option<Duration>,
     keep_alive_interval: Option<Duration>,
     initial_mtu: u16,
+    #[cfg(feature = "qlog")]
+    qlog: Option<super::qlog::Qlog>,
 }
 
 impl Default for TransportConfig {
@@ -121,6 +123,8 @@ impl Default for TransportConfig {
             max_idle_timeout: Some(Duration::from_secs(30)),
             keep_alive_interval: None,
             initial_mtu: 1200,
+            #[cfg(feature = "qlog")]
+            qlog: None,
         }
     }
 }
@@ -181,6 +185,13 @@ impl TransportConfig {
         self
     }
 
+    /// Writes a qlog of the connection. One log tells of one connection: give each its own.
+    #[cfg(feature = "qlog")]
+    pub fn qlog(&mut self, log: super::qlog::Qlog) -> &mut Self {
+        self.qlog = Some(log);
+        self
+    }
+
     /// In `quinn-proto`'s terms, with the tap as its congestion controller.
     pub(super) fn to_proto(&self, law: &Law, shared: Arc<Shared>) -> quinn_proto::TransportConfig {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
@@ -205,6 +216,8 @@ impl TransportConfig {
             .ack_frequency_config(law.sparse_acks.then(sparse_acks))
             .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
+        #[cfg(feature = "qlog")]
+        proto.qlog_stream(self.qlog.as_ref().map(super::qlog::Qlog::stream));
         proto
     }
 }

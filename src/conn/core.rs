@@ -116,6 +116,7 @@ impl Core {
             datagram: Vec::new(),
             held: None,
         };
+        core.tap.publish(&core.control.plan(), core.control.pacing_rate());
         core.absorb();
         core
     }
@@ -242,9 +243,11 @@ impl Core {
         self.datagram.clear();
         let sent = now.max(self.last_sent + Duration::from_nanos(1));
         let Some(transmit) = self.inner.poll_transmit(sent, 1, &mut self.datagram) else {
+            if is_open {
+                self.control.on_app_limited(now);
+            }
             if is_open && !self.inner.is_handshaking() {
                 self.limit = Limit::Application;
-                self.control.on_app_limited(now);
             }
             return None;
         };

@@ -19,6 +19,8 @@ pub mod core;
 mod drop_in;
 mod endpoint;
 mod error;
+#[cfg(feature = "qlog")]
+mod qlog;
 mod shard;
 mod socket;
 mod stats;
@@ -33,6 +35,8 @@ pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfi
 pub use error::{
     ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
 };
+#[cfg(feature = "qlog")]
+pub use qlog::Qlog;
 pub use stats::{ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;

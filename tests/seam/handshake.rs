@@ -40,7 +40,7 @@ fn an_unvalidated_client_gets_at_most_three_times_what_it_sent() {
         let start = pair.now;
         pair.fate = losing(ms(20), move |departure| departure.from_client && departure.at > start);
         pair.run(ms(10_000));
-        let sum = |from_client| -> usize {
+        let sum = |from_client: bool| -> usize {
             let first = pair.departures.iter().filter(|departure| {
                 departure.from_client == from_client && (!from_client || departure.at == start)
             });

@@ -174,7 +174,7 @@ fn transfer_bytes(job: &Job) -> u64 {
 fn run_job(job: &Job) -> anyhow::Result<Outcome> {
     let mut topology = Topology::read("cell", &job.text)?;
     topology.flows[0].host = job.host;
-    let options = Options { seed: job.seed, law: Some(job.law.clone()), sample_every: None };
+    let options = Options { seed: job.seed, law: Some(job.law.clone()), ..Options::default() };
     let report = scenario::run(&topology, &options)?;
     let (flow, link) = (&report.flows[0], &report.links[0]);
     Ok(Outcome {
@@ -292,6 +292,7 @@ fn around_table(rows: &[Row], jobs: &[Job], outcomes: &[Outcome]) -> anyhow::Res
     table.load_style(comfy_table::presets::NOTHING).set_header([
         "around",
         "law",
+        "host",
         "paths",
         "median ratio",
         "worst ratio",

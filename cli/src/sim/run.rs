@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use comfy_table::Table;
 use warpsim::metrics::{FlowReport, LinkReport, Report};
-use warpsim::scenario::{self, Options};
+use warpsim::scenario::{self, Options, QlogFiles};
 use warpsim::trace;
 
 use super::mbps;
@@ -27,6 +27,9 @@ pub struct Args {
     /// Write the trace to this file, as JSON Lines.
     #[arg(long)]
     trace: Option<PathBuf>,
+    /// Write a qlog of each end of each QUIC flow into this folder, as qvis reads them.
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// Write the report to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -36,7 +39,8 @@ impl Args {
     pub fn run(self) -> anyhow::Result<()> {
         let topology = super::read(&self.file)?;
         let law = self.law.as_deref().map(super::law).transpose()?;
-        let options = Options { seed: self.seed, law, sample_every: Some(SAMPLE_EVERY) };
+        let qlog = self.qlog.clone().map(qlog_files).transpose()?;
+        let options = Options { seed: self.seed, law, sample_every: Some(SAMPLE_EVERY), qlog };
         let report = match &self.trace {
             None => scenario::run(&topology, &options)?,
             Some(file) => {
@@ -50,6 +54,15 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// Files in `dir`, which is made if need be.
+fn qlog_files(dir: PathBuf) -> anyhow::Result<QlogFiles> {
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+    Ok(QlogFiles::new(move |name| {
+        let file = File::create(dir.join(name).with_extension("sqlog"))?;
+        Ok(Box::new(BufWriter::new(file)))
+    }))
 }
 
 fn print(report: &Report) {

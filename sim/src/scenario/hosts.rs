@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use warplink::Time;
-use warprate::conn::TransportConfig;
 use warprate::conn::core::Setup;
+use warprate::conn::{Qlog, TransportConfig};
 
 use super::payload_rate;
 use crate::host::quic::{Protection, QuicHost, QuicOptions, Role};
@@ -14,16 +14,17 @@ use crate::laws::Made;
 use crate::packet::RouteId;
 use crate::topology::{Cipher, Flow, HostKind};
 
-/// A flow's receiver and sender; `routes` and `seeds` are theirs in this order.
+/// A flow's receiver and sender; `routes`, `seeds` and `qlogs` are theirs in this order.
 pub fn ends(
     flow: &Flow,
     law: Made,
     routes: [RouteId; 2],
     seeds: [u64; 2],
+    qlogs: [Option<Qlog>; 2],
     origin: Instant,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
     match flow.host {
-        HostKind::Quic => quic_ends(flow, law, routes, seeds, origin),
+        HostKind::Quic => quic_ends(flow, law, routes, seeds, qlogs, origin),
         HostKind::Bare | HostKind::Tcp => flow_ends(flow, law, routes, origin),
         HostKind::Udp => udp_ends(flow, routes, seeds),
     }
@@ -34,18 +35,25 @@ fn quic_ends(
     law: Made,
     routes: [RouteId; 2],
     seeds: [u64; 2],
+    qlogs: [Option<Qlog>; 2],
     origin: Instant,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
-    let mut transport = TransportConfig::default();
-    transport.initial_mtu(flow.mtu);
-    let setup = Setup { law: law.into_law(), anchor: payload_rate(flow.nic, flow.mtu), transport };
+    let law = law.into_law();
+    let setup = |end: usize| {
+        let mut transport = TransportConfig::default();
+        transport.initial_mtu(flow.mtu);
+        if let Some(log) = &qlogs[end] {
+            transport.qlog(log.clone());
+        }
+        Setup { law: law.clone(), anchor: payload_rate(flow.nic, flow.mtu), transport }
+    };
     let protection = match flow.cipher {
         Cipher::Null => Protection::Null,
         Cipher::Tls => Protection::Tls,
     };
     let start = Time::from(flow.start);
     let options = |end: usize| QuicOptions {
-        setup: setup.clone(),
+        setup: setup(end),
         protection,
         seed: seeds[end],
         route: routes[end],

@@ -5,9 +5,12 @@
 
 mod hosts;
 
+use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warplink::{PathProfile, Probability, Profile, ProfileError, Time, link_seed};
+use warprate::conn::Qlog;
 use warpunits::{Bytes, Rate};
 
 use crate::host::{FlowStats, Progress};
@@ -29,6 +32,33 @@ pub struct Options {
     /// Time between two samples of what the flows have received; without it, nothing that needs a
     /// time series is measured.
     pub sample_every: Option<Duration>,
+    /// Where the qlogs of the QUIC hosts go; without it, there are none.
+    pub qlog: Option<QlogFiles>,
+}
+
+/// Opens the file of a host's qlog, named after flow and role as in `flow0-server`.
+#[derive(Clone)]
+pub struct QlogFiles(Arc<OpenQlog>);
+
+type OpenQlog = dyn Fn(&str) -> std::io::Result<Box<dyn Write + Send + Sync>> + Send + Sync;
+
+impl QlogFiles {
+    /// Files that `open` opens.
+    pub fn new(
+        open: impl Fn(&str) -> std::io::Result<Box<dyn Write + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(open))
+    }
+
+    fn log(&self, name: &str, origin: Instant) -> std::io::Result<Option<Qlog>> {
+        Ok(Qlog::new((self.0)(name)?, name.to_owned(), origin))
+    }
+}
+
+impl std::fmt::Debug for QlogFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("QlogFiles")
+    }
 }
 
 /// A topology that cannot be run so.
@@ -49,7 +79,7 @@ pub enum ScenarioError {
         law: &'static str,
     },
     /// A trace that cannot be written.
-    #[error("cannot write the trace")]
+    #[error("cannot write the trace or the qlog")]
     Trace(#[from] std::io::Error),
 }
 
@@ -145,12 +175,18 @@ impl<'a> Run<'a> {
                 let (host, law) = (flow.host.name(), spec.name());
                 return Err(ScenarioError::Law { flow: flow.name.clone(), host, law });
             }
-            run.add_flow(index, flow, spec, made);
+            run.add_flow(index, flow, spec, made)?;
         }
         Ok(run)
     }
 
-    fn add_flow(&mut self, index: usize, flow: &Flow, law: LawSpec, made: laws::Made) {
+    fn add_flow(
+        &mut self,
+        index: usize,
+        flow: &Flow,
+        law: LawSpec,
+        made: laws::Made,
+    ) -> Result<(), ScenarioError> {
         let receiver = self.world.next_host();
         let sender = HostId(receiver.0 + 1);
         let ports = |route: &[String]| {
@@ -161,10 +197,16 @@ impl<'a> Run<'a> {
         let data = self.world.add_route(forward, receiver);
         let acks = self.world.add_route(reverse, sender);
         let seeds = [0, 1].map(|end| link_seed(self.options.seed, FIRST_HOST + 2 * index as u64 + end));
-        let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, self.origin);
+        let qlog = |role: &str| match (&self.options.qlog, flow.host) {
+            (Some(files), HostKind::Quic) => files.log(&format!("{}-{role}", flow.name), self.origin),
+            _ => Ok(None),
+        };
+        let qlogs = [qlog("client")?, qlog("server")?];
+        let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, qlogs, self.origin);
         self.world.add_host(at_receiver);
         self.world.add_host(at_sender);
         self.flows.push(Ends { law, sender, receiver, data });
+        Ok(())
     }
 
     /// Runs to the end by `advance`, and takes the samples on the way.

@@ -196,7 +196,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     u64::try_from(product / tenths).ok()
 }
 
-/// Writes `value / scale` exactly, as [`scaled`] reads it: `decimal(1_500, 1_000)` is `1.5`.
+/// Writes `value / scale` exactly, as quantities are read: `decimal(1_500, 1_000)` is `1.5`.
 ///
 /// # Panics
 /// When `scale` is not a power of ten.

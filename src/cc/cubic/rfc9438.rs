@@ -57,7 +57,7 @@ impl Sender {
             now: self.now,
             bytes: SEGMENT.times(segments),
             packets: u32::try_from(segments).unwrap(),
-            in_flight: self.window(),
+            in_flight: Bytes::ZERO,
             newest: self.packet(is_app_limited),
             rtt,
             sample: None,
@@ -373,6 +373,19 @@ fn s5_8_a_window_that_is_not_used_does_not_grow_and_does_not_jump_after() {
     // The curve stands where it stood, at t = 0, and one window of ACKs counts for Reno's estimate only.
     sender.ack_window(1);
     close(sender.segments(), 70.0 + 9.0 / 17.0, 0.01);
+}
+
+#[test]
+fn s5_8_a_whole_window_after_a_pause_counts_at_once() {
+    let mut sender = Sender::new(10);
+    sender.law.on_sent(&Sent {
+        now: sender.now,
+        bytes: SEGMENT,
+        in_flight: SEGMENT.times(10),
+        app_limited: true,
+    });
+    sender.ack_from(10, true);
+    assert_eq!(sender.window(), SEGMENT.times(20));
 }
 
 #[test]
