@@ -16,9 +16,10 @@ fn the_presets_are_current() {
 }
 
 #[test]
-fn every_preset_is_a_topology() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-    for entry in std::fs::read_dir(dir).unwrap() {
+fn every_preset_and_every_documents_example_is_a_topology() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dirs = [root.join("scenarios"), root.join("../docs/topologies")];
+    for entry in dirs.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap()) {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let topology = Topology::read(&path.display().to_string(), &text).unwrap();

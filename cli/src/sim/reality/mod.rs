@@ -114,12 +114,12 @@ impl Args {
 
     fn header(&self) -> String {
         format!(
-            "What the link carries in 0.8 s (10 MB at 100 Mbit/s) over {RTT}, buffer 1 BDP, datagrams of 1452 bytes; seeds 1 to {} on either side; goodput in Mbit/s,\n\
-             median (least to largest).\n\
-             Equal: links, buffers and the fate of the n-th packet in each direction; law, core, handshake\n\
-             and certificate, windows, line rate; what goodput counts from and to.\n\
+            "What the link carries in 0.8 s (10 MB at 100 Mbit/s) over {RTT}, buffer 1 BDP, datagrams of 1452 bytes;\n\
+             seeds 1 to {} on either side; goodput in Mbit/s, median (least to largest).\n\
+             Equal: links, buffers and the fate of the n-th packet in each direction; law, core, handshake and\n\
+             certificate, windows, line rate; what goodput counts from and to.\n\
              Not equal, live only: the kernel's sockets and timers, the relay's lateness, the CPU's time, receive\n\
-             offload; and quinn's laws seed themselves on either side.\n",
+             offload; and quinn's laws seed themselves on either side. quinn-bbr*: without its first PROBE_RTT.\n",
             self.seeds
         )
     }
