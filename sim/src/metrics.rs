@@ -5,6 +5,8 @@
 //!
 //! - *goodput*: stream bytes over the time from the departure of the first datagram with stream data
 //!   to the moment when the last byte is readable (or the run ends);
+//! - *exchange*: time from a flow's start, handshake included, to the last byte of the answer to its
+//!   request; all other figures of such a flow are the answer's alone;
 //! - *queue*: waiting wire bytes averaged over time, as the time that they take to leave;
 //! - *overflow drops* by full queues, *random losses* on wires; *self-inflicted loss*: overflow drops
 //!   per packet sent; *early drops*: bytes dropped within 10 base RTT of the flow's start;
@@ -58,6 +60,8 @@ pub struct FlowReport {
     pub has_failed: bool,
     /// From the flow's start to the end of the handshake at the receiver.
     pub connect_ns: Option<u64>,
+    /// Of an exchange: from the flow's start, handshake included, to the last byte of the answer.
+    pub exchange_ns: Option<u64>,
     /// The time that goodput counts.
     pub transfer_ns: u64,
     /// Stream bytes received.
@@ -184,13 +188,15 @@ fn flow_report(run: &mut Run<'_>, samples: &Samples, index: usize, end: Time) ->
     let dropped_payload = dropped.bytes - HEADERS.times(dropped.overflow + dropped.random);
     let early = samples.early_drops[index].unwrap_or_else(|| run.overflow_bytes(index));
     let is_udp = flow.host == HostKind::Udp;
+    let since_start = |at| nanos(at - Time::from(flow.start));
     FlowReport {
         name: flow.name.clone(),
         host: flow.host.name().to_owned(),
         law: if is_udp { "-".to_owned() } else { run.flows[index].law.to_string() },
         is_finished: receiver.finished.is_some(),
         has_failed: receiver.has_failed || sender.has_failed,
-        connect_ns: receiver.connected.map(|at| nanos(at - Time::from(flow.start))),
+        connect_ns: receiver.connected.map(since_start),
+        exchange_ns: flow.request.and(receiver.finished).map(since_start),
         transfer_ns: nanos(transfer),
         received_bytes: receiver.received.get(),
         goodput_bps: bits_per_sec(receiver.received, transfer),

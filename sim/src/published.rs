@@ -2,7 +2,7 @@
 //!
 //! *What it decides:* which topology stands for a cell of `sim/reference/cells.json`, and which
 //! published figure stands beside it. *Out:* JSON text, so that a cell takes the same way as any file;
-//! `sim/scenarios/` holds these texts as presets.
+//! `sim/scenarios/` holds these texts as presets, beside those of [`WRITTEN`].
 
 use std::time::Duration;
 
@@ -58,8 +58,18 @@ pub fn cells() -> Vec<Cell> {
 
 /// The text of the preset of this name.
 pub fn preset(name: &str) -> Option<String> {
-    cells().iter().find(|cell| cell.id == name).map(Cell::to_json)
+    let written = WRITTEN.iter().find(|(written, _)| *written == name);
+    written.map(|(_, text)| (*text).to_owned()).or_else(|| {
+        let cells = cells();
+        cells.iter().find(|cell| cell.id == name).map(Cell::to_json)
+    })
 }
+
+/// Presets that are no cell of the grid, by name: written by hand, not by `warp sim presets`.
+pub const WRITTEN: &[(&str, &str)] = &[
+    ("request-staircase-14480", include_str!("../scenarios/request-staircase-14480.json")),
+    ("request-staircase-14481", include_str!("../scenarios/request-staircase-14481.json")),
+];
 
 /// Published cells that `cells.json` does not list: id, loss of data, loss of acknowledgements.
 const EXTRA: &[(&str, f64, f64)] =

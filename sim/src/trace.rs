@@ -11,6 +11,7 @@
 //! {"t":…,"flow":0,"event":"stats", …}                             foreign laws: the path's statistics, on change
 //! {"t":…,"link":"bottleneck","event":"offer" | "drop" | "lose" | "depart","flow":0,"way":"data","bytes":…,"queue":…}
 //! ```
+//! In an exchange both ends run the law, and what concerns the requesting one has `"end":"request"`, too.
 //! `j_s_milli` is J_S, the jitter's σ over the time that a full packet takes to send, in thousandths. A
 //! `sent` may lie a few nanoseconds ahead of the lines around it: datagrams of a burst are planned one
 //! nanosecond apart.
@@ -19,6 +20,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -46,12 +48,13 @@ pub fn run(
     out: Box<dyn Write + Send>,
 ) -> Result<Report, ScenarioError> {
     let flows = topology.flows.len();
-    let sink = Sink(Arc::new(Mutex::new(Lines { out, error: None, plans: vec![None; flows] })));
+    let sink = Sink(Arc::new(Mutex::new(Lines { out, error: None, plans: vec![[None; 2]; flows] })));
     let mut run = Run::with_laws(topology, options, |flow, origin, made| match made {
-        Made::Own { factory: inner, sparse_acks } => Made::Own {
-            factory: Arc::new(RecordedFactory { inner, flow, origin, sink: sink.clone() }),
-            sparse_acks,
-        },
+        Made::Own { factory: inner, sparse_acks } => {
+            let awaits_requester = AtomicBool::new(topology.flows[flow].request.is_some());
+            let factory = RecordedFactory { inner, flow, awaits_requester, origin, sink: sink.clone() };
+            Made::Own { factory: Arc::new(factory), sparse_acks }
+        }
         foreign => foreign,
     })?;
     sink.lines().header(&run);
@@ -79,8 +82,8 @@ struct Lines {
     out: Box<dyn Write + Send>,
     /// The first error; nothing is written after it.
     error: Option<io::Error>,
-    /// The last plan and state of each flow.
-    plans: Vec<Option<(Plan, &'static str)>>,
+    /// The last plan and state of each flow's sender, and of its requester.
+    plans: Vec<[Option<(Plan, &'static str)>; 2]>,
 }
 
 impl Sink {
@@ -131,13 +134,15 @@ impl Lines {
         ));
     }
 
-    fn plan(&mut self, t: u128, flow: usize, plan: Plan, state: &'static str) {
-        if self.plans[flow] == Some((plan, state)) {
+    fn plan(&mut self, t: u128, flow: usize, end: End, plan: Plan, state: &'static str) {
+        let last = &mut self.plans[flow][end as usize];
+        if *last == Some((plan, state)) {
             return;
         }
-        self.plans[flow] = Some((plan, state));
+        *last = Some((plan, state));
+        let end = end.field();
         self.write(format_args!(
-            "{{\"t\":{t},\"flow\":{flow},\"event\":\"plan\",\"rate\":{},\"window\":{},\"quantum\":{},\"state\":\"{state}\"}}",
+            "{{\"t\":{t},\"flow\":{flow}{end},\"event\":\"plan\",\"rate\":{},\"window\":{},\"quantum\":{},\"state\":\"{state}\"}}",
             bits(plan.rate),
             plan.window.get(),
             plan.quantum.get()
@@ -145,10 +150,28 @@ impl Lines {
     }
 }
 
+/// Whose law it is.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Sender,
+    Requester,
+}
+
+impl End {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Sender => "",
+            Self::Requester => ",\"end\":\"request\"",
+        }
+    }
+}
+
 /// Puts a recorder around each law that a factory makes.
 struct RecordedFactory {
     inner: Arc<dyn LawFactory>,
     flow: usize,
+    /// In an exchange the requester, which is the receiver, has its law made first.
+    awaits_requester: AtomicBool,
     origin: Instant,
     sink: Sink,
 }
@@ -156,7 +179,9 @@ struct RecordedFactory {
 impl LawFactory for RecordedFactory {
     fn build(&self, start: PathStart) -> Box<dyn RateLaw> {
         let inner = self.inner.build(start);
-        Box::new(RecordedLaw { inner, flow: self.flow, origin: self.origin, sink: self.sink.clone() })
+        let is_requester = self.awaits_requester.swap(false, Ordering::Relaxed);
+        let end = if is_requester { End::Requester } else { End::Sender };
+        Box::new(RecordedLaw { inner, flow: self.flow, end, origin: self.origin, sink: self.sink.clone() })
     }
 }
 
@@ -165,6 +190,7 @@ impl LawFactory for RecordedFactory {
 struct RecordedLaw {
     inner: Box<dyn RateLaw>,
     flow: usize,
+    end: End,
     origin: Instant,
     sink: Sink,
 }
@@ -175,8 +201,10 @@ impl RecordedLaw {
     }
 
     fn write(&self, now: Instant, event: &str, rest: fmt::Arguments<'_>) {
-        let (t, flow) = (self.at(now), self.flow);
-        self.sink.lines().write(format_args!("{{\"t\":{t},\"flow\":{flow},\"event\":\"{event}\"{rest}}}"));
+        let (t, flow, end) = (self.at(now), self.flow, self.end.field());
+        self.sink
+            .lines()
+            .write(format_args!("{{\"t\":{t},\"flow\":{flow}{end},\"event\":\"{event}\"{rest}}}"));
     }
 }
 
@@ -253,16 +281,16 @@ impl RateLaw for RecordedLaw {
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {
-        let flow = self.flow;
+        let (flow, end) = (self.flow, self.end.field());
         self.sink
             .lines()
-            .write(format_args!("{{\"flow\":{flow},\"event\":\"mtu\",\"bytes\":{}}}", datagram.get()));
+            .write(format_args!("{{\"flow\":{flow}{end},\"event\":\"mtu\",\"bytes\":{}}}", datagram.get()));
         self.inner.on_mtu(datagram);
     }
 
     fn plan(&self, now: Instant) -> Plan {
         let plan = self.inner.plan(now);
-        self.sink.lines().plan(self.at(now), self.flow, plan, self.inner.state());
+        self.sink.lines().plan(self.at(now), self.flow, self.end, plan, self.inner.state());
         plan
     }
 

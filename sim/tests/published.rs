@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use warpsim::published::cells;
+use warpsim::published::{WRITTEN, cells, preset};
 use warpsim::topology::{LawSpec, Topology};
 
 #[test]
@@ -31,6 +31,15 @@ fn every_preset_and_every_documents_example_is_a_topology() {
 fn every_cell_has_its_own_name() {
     let names: BTreeSet<_> = cells().into_iter().map(|cell| cell.id).collect();
     assert_eq!(names.len(), cells().len());
+    assert!(WRITTEN.iter().all(|(name, _)| !names.contains(*name)));
+}
+
+#[test]
+fn presets_outside_the_grid_are_found_by_name() {
+    for (name, text) in WRITTEN {
+        assert_eq!(preset(name).as_deref(), Some(*text));
+    }
+    assert_eq!(preset("no-such-preset"), None);
 }
 
 #[test]

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use common::{Pair, ms};
 use proptest::prelude::*;
 use warplink::{Jitter, Order, PathProfile, Probability};
-use warprate::cc::{Fixed, PathStart, RateLaw};
+use warprate::cc::{Fixed, NewReno, PathStart, RateLaw};
 use warprate::loss::Audit;
 use warprate::signal::{Ack, Loss, Plan};
 use warpsim::host::{Traffic, tcp};
+use warpsim::published::preset;
+use warpsim::scenario;
+use warpsim::topology::Topology;
 use warpunits::{Bytes, Rate};
 
 /// Slow start and nothing else, not paced: the window begins at ten segments and grows by what is
@@ -76,6 +79,26 @@ fn requests_cost_a_staircase_of_round_trips() {
     }
     // The staircase goes on: 10 + 20 segments in two flights, the next one in a third.
     assert!(close_to(cost(43_440, 1), ms(300)) && close_to(cost(43_441, 1), ms(400)));
+}
+
+#[test]
+fn the_staircase_stands_as_two_scenarios() {
+    // RFC 9002 §7.2: ten datagrams of 1448 bytes, which is less than 14,720.
+    #[expect(clippy::disallowed_methods, reason = "virtual time needs an origin")]
+    let now = Instant::now();
+    let window = NewReno::new(PathStart::new(now, tcp::MSS)).plan(now).window;
+    assert_eq!(window, Bytes::new(14_480));
+    // Twelve segments at most and the handshake, at 10 Gbit/s: less than 20 µs on the wire.
+    let slack = Duration::from_micros(20);
+    for (name, expected) in [("request-staircase-14480", ms(200)), ("request-staircase-14481", ms(300))] {
+        let text = preset(name).expect("a preset");
+        let topology = Topology::read(name, &text).expect("a topology");
+        let report = scenario::run(&topology, &scenario::Options::default()).expect("it runs");
+        let flow = &report.flows[0];
+        let took = Duration::from_nanos(flow.exchange_ns.expect("the answer arrives"));
+        assert!(took >= expected && took < expected + slack, "{name}: {took:?}");
+        assert_eq!((flow.timeouts, flow.received_bytes), (Some(0), 1));
+    }
 }
 
 fn download(path: &PathProfile, window: Bytes, bytes: Bytes, seed: u64) -> Pair {

@@ -92,6 +92,12 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (r#""name": "noise","#, r#""bytes": "1 MB","#, "flows[2].bytes", "`udp`"),
     (r#""rate": "10 Mbit/s","#, "", "flows[2].rate", "missing"),
     (r#""mtu": 1400"#, r#""stop": "1 s""#, "flows[0].stop", "`quic`"),
+    // Exchanges.
+    (r#""mtu": 1400"#, r#""request": "1 kB""#, "flows[0].request", "`quic`"),
+    (r#""name": "noise","#, r#""request": "1 kB","#, "flows[2].request", "`udp`"),
+    (r#""bytes": "5 kB","#, "", "flows[3].bytes", "the answer to `request`"),
+    (r#""request": "1 kB""#, r#""request": "0 B""#, "flows[3].request", "a size above zero"),
+    (r#""request": "1 kB""#, r#""request": 20"#, "flows[3].request", "integer `20`, expected a size"),
 ];
 
 #[test]
@@ -120,6 +126,7 @@ fn the_example_is_read_and_runs() {
     let options = warpsim::scenario::Options { seed: 1, ..Default::default() };
     let report = warpsim::scenario::run(&topology, &options).unwrap();
     assert!(report.flows[0].is_finished, "{report:#?}");
+    assert!(report.flows[3].exchange_ns.is_some() && report.flows[3].received_bytes == 5_000, "{report:#?}");
     assert!(report.flows.iter().all(|flow| flow.received_bytes > 0), "{report:#?}");
 }
 

@@ -54,7 +54,7 @@ fn traces_of_quic_hosts_are_pinned() {
     assert_eq!(found, pinned);
 }
 
-const EVERYTHING: &str = "e8f5d01aa5e4d9d979afe9890b431f11a25746dfa081b36656e4c763dcd22378";
+const EVERYTHING: &str = "39ddd751a7c509f8f5d1aa915048e5f132021eaba05ee3687e9a245c019d4894";
 
 #[test]
 fn the_trace_of_all_kinds_of_hosts_is_pinned() {
@@ -89,6 +89,10 @@ fn every_line_is_json_without_a_fraction() {
     }
     for event in ["sent", "ack", "loss", "plan", "offer", "lose", "depart"] {
         assert!(text.contains(&format!("\"event\":\"{event}\"")), "{event}");
+    }
+    // Both ends of the exchange run its law.
+    for end in ["", ",\"end\":\"request\""] {
+        assert!(text.contains(&format!("\"flow\":3{end},\"event\":\"sent\"")), "{end}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `warp sim presets`: the published cells as topology files.
+//! `warp sim presets`: the published cells as topology files. Other files of the folder stay as they are.
 
 use std::path::PathBuf;
 

@@ -86,6 +86,7 @@ fn flow_table(reports: &[FlowReport]) -> Table {
         "oracle",
         "ratio",
         "connect ms",
+        "exchange ms",
         "MB",
         "packets",
         "lost",
@@ -103,7 +104,8 @@ fn flow_table(reports: &[FlowReport]) -> Table {
             format!("{:.1}", mbps(flow.goodput_bps)),
             oracle.map_or("-".into(), |oracle| format!("{:.1}", mbps(oracle))),
             oracle.map_or("-".into(), |_| format!("{ratio:.3}")),
-            flow.connect_ns.map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e6)),
+            millis(flow.connect_ns),
+            millis(flow.exchange_ns),
             format!("{:.2}", flow.received_bytes as f64 / 1e6),
             flow.sent_packets.to_string(),
             flow.random_losses.to_string(),
@@ -120,6 +122,11 @@ fn flow_table(reports: &[FlowReport]) -> Table {
         ]);
     }
     flows
+}
+
+/// Milliseconds, where there are any.
+fn millis(nanos: Option<u64>) -> String {
+    nanos.map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e6))
 }
 
 fn link_table(reports: &[LinkReport]) -> Table {

@@ -89,17 +89,20 @@ fn flow_ends(
     };
     let options = |end: usize| {
         let basis = bare::options(law.clone(), routes[end], origin);
-        let acks = if end == 0 { acks } else { standard };
+        let (acks, peer) = if end == 0 { (acks, standard) } else { (standard, acks) };
         FlowOptions {
             anchor: payload_rate(flow.nic, datagram),
             acks,
-            peer_ack_delay: receiver.ack_delay.unwrap_or(standard.delay),
+            peer_ack_delay: peer.delay,
             start: Time::from(flow.start),
             ..basis
         }
     };
-    let receiver = make(Traffic::Receive, options(0));
-    (receiver.into_host(), make(Traffic::Send(flow.bytes), options(1)).into_host())
+    let (at_receiver, at_sender) = match (flow.request, flow.bytes) {
+        (Some(request), Some(answer)) => (Traffic::Request(request), Traffic::Respond(answer)),
+        _ => (Traffic::Receive, Traffic::Send(flow.bytes)),
+    };
+    (make(at_receiver, options(0)).into_host(), make(at_sender, options(1)).into_host())
 }
 
 fn udp_ends(flow: &Flow, routes: [RouteId; 2], seeds: [u64; 2]) -> (Box<dyn Host>, Box<dyn Host>) {

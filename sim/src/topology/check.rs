@@ -81,6 +81,7 @@ impl Flow {
             ("law", is_udp && self.law.is_some()),
             ("law", !is_udp && !is_quic && (is_foreign || self.law.is_none())),
             ("bytes", is_udp && self.bytes.is_some()),
+            ("request", (is_udp || is_quic) && self.request.is_some()),
             ("receiver", is_udp && self.receiver.is_some()),
             ("receiver.ack_every", is_quic && receiver.ack_every.is_some()),
             ("receiver.ack_delay", is_quic && receiver.ack_delay.is_some()),
@@ -102,10 +103,13 @@ impl Flow {
             };
             return problem(format!("{at}.{field}"), what);
         }
-        match (is_udp, self.rate) {
-            (true, None) => problem(format!("{at}.rate"), "missing, expected the rate of the `udp` sender"),
-            _ => Ok(()),
+        if is_udp && self.rate.is_none() {
+            return problem(format!("{at}.rate"), "missing, expected the rate of the `udp` sender");
         }
+        if self.request.is_some() && self.bytes.is_none() {
+            return problem(format!("{at}.bytes"), "missing, expected the size of the answer to `request`");
+        }
+        Ok(())
     }
 }
 

@@ -159,12 +159,17 @@ pub struct Flow {
     /// How much is sent; absent means without end.
     #[serde(default, deserialize_with = "text::optional")]
     pub bytes: Option<Bytes>,
+    /// An exchange in the place of a plain transfer (`bare` and `tcp`): the receiver opens the connection
+    /// and sends so much, and the sender answers with `bytes` once it has read all of it. Both ends run the
+    /// law. The report's `exchange_ns` is what it cost; its other figures are the answer's alone.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub request: Option<Bytes>,
     /// When it begins. Default at once.
     #[serde(default, deserialize_with = "text::required")]
     pub start: Duration,
     /// The links that data passes.
     pub forward: Vec<String>,
-    /// The links that acknowledgements pass; none for `udp`.
+    /// The links that acknowledgements and requests pass; none for `udp`.
     #[serde(default)]
     pub reverse: Vec<String>,
     /// When the receiver acknowledges. Default: as its kind of host does.
