@@ -19,7 +19,7 @@
 use std::time::{Duration, Instant};
 
 use super::hystart::{Growth, HyStart};
-use super::window::{Recovery, WindowUse, initial_window, least_window, paced};
+use super::window::{Recovery, Reduction, WindowUse, initial_window, least_window, paced};
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict};
 use crate::units::{Bytes, Gain};
@@ -49,7 +49,8 @@ pub struct Cubic {
     hystart: Option<HyStart>,
     /// When the application began to limit the sender.
     limited_since: Option<Instant>,
-    before: Option<Before>,
+    /// The last reduction, while it may prove spurious.
+    reduction: Option<Reduction<Curve>>,
 }
 
 /// The state that RFC 9438 §4.9.2 restores when a reduction proves spurious.
@@ -80,15 +81,6 @@ struct Epoch {
     carry: u128,
 }
 
-#[derive(Debug, Clone)]
-struct Before {
-    curve: Curve,
-    /// Departure of the oldest packet whose loss led to the reduction.
-    oldest: Instant,
-    /// How many such packets have not turned up since.
-    missing: usize,
-}
-
 impl Cubic {
     /// In slow start, with the initial window of RFC 9002 §7.2.
     pub fn new(start: PathStart) -> Self {
@@ -114,7 +106,7 @@ impl Cubic {
             rtt: None,
             hystart: Some(HyStart::new()),
             limited_since: None,
-            before: None,
+            reduction: None,
         }
     }
 
@@ -148,11 +140,7 @@ impl Cubic {
 
     /// Answers a loss of these packets, or a mark, which cannot prove spurious.
     fn reduce(&mut self, lost: &[Snapshot]) {
-        self.before = lost.first().map(|oldest| Before {
-            curve: self.curve.clone(),
-            oldest: oldest.sent,
-            missing: lost.len(),
-        });
+        self.reduction = Reduction::new(lost, self.curve.clone());
         self.hystart = None;
         self.limited_since = None;
         self.curve.reduce();
@@ -258,8 +246,8 @@ impl RateLaw for Cubic {
         let Some(newest) = loss.packets.last() else { return };
         if self.recovery.begins(loss.now, newest.sent) {
             self.reduce(loss.packets);
-        } else if let Some(before) = &mut self.before {
-            before.missing += loss.packets.len();
+        } else if let Some(reduction) = &mut self.reduction {
+            reduction.on_loss(loss.packets.len());
         }
         if loss.persistent {
             // RFC 9438 §4.8: as Reno, but with CUBIC's ssthresh; the next stage begins with K = 0.
@@ -267,7 +255,7 @@ impl RateLaw for Cubic {
             self.curve.max = None;
             self.curve.prior = Bytes::ZERO;
             self.recovery.end();
-            self.before = None;
+            self.reduction = None;
         }
     }
 
@@ -278,19 +266,17 @@ impl RateLaw for Cubic {
     }
 
     fn on_undo(&mut self, undo: &Undo) {
-        if !self.recovery.covers(undo.packet.sent) {
+        let Some(reduction) = self.reduction.as_mut().filter(|_| self.recovery.covers(undo.packet.sent))
+        else {
             return;
-        }
-        if let Some(before) = self.before.as_mut().filter(|before| undo.packet.sent >= before.oldest) {
-            before.missing = before.missing.saturating_sub(1);
-            // RFC 9438 §4.9.2: only if the window is still below what it was.
-            if before.missing == 0 && self.curve.window < before.curve.window {
-                let datagram = self.curve.datagram;
-                self.curve = before.curve.clone();
-                self.before = None;
-                // Packets may have grown since.
-                self.on_mtu(datagram);
-            }
+        };
+        // RFC 9438 §4.9.2: only if the window is still below what it was.
+        if reduction.on_undo(&undo.packet) && self.curve.window < reduction.before.window {
+            let datagram = self.curve.datagram;
+            self.curve = reduction.before.clone();
+            self.reduction = None;
+            // Packets may have grown since.
+            self.on_mtu(datagram);
         }
     }
 

@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use super::window::{Recovery, WindowUse, initial_window, least_window, paced};
+use super::window::{Recovery, Reduction, WindowUse, initial_window, least_window, paced};
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict};
 use crate::units::{Bytes, Gain};
@@ -29,7 +29,8 @@ pub struct NewReno {
     recovery: Recovery,
     usage: WindowUse,
     rtt: Option<Rtt>,
-    before: Option<Before>,
+    /// The last reduction, while it may prove spurious.
+    reduction: Option<Reduction<Before>>,
 }
 
 /// What a reduction that proves spurious restores.
@@ -37,10 +38,6 @@ pub struct NewReno {
 struct Before {
     window: Bytes,
     ssthresh: Bytes,
-    /// Departure of the oldest packet whose loss led to the reduction.
-    oldest: Instant,
-    /// How many such packets have not turned up since.
-    missing: usize,
 }
 
 impl NewReno {
@@ -54,18 +51,14 @@ impl NewReno {
             recovery: Recovery::default(),
             usage: WindowUse::default(),
             rtt: None,
-            before: None,
+            reduction: None,
         }
     }
 
     /// Answers a loss of these packets, or a mark, which cannot prove spurious.
     fn reduce(&mut self, lost: &[Snapshot]) {
-        self.before = lost.first().map(|oldest| Before {
-            window: self.window,
-            ssthresh: self.ssthresh,
-            oldest: oldest.sent,
-            missing: lost.len(),
-        });
+        let before = Before { window: self.window, ssthresh: self.ssthresh };
+        self.reduction = Reduction::new(lost, before);
         self.window = (self.window * LOSS_REDUCTION).max(least_window(self.datagram));
         self.ssthresh = self.window;
         self.carry = 0;
@@ -101,13 +94,13 @@ impl RateLaw for NewReno {
         let Some(newest) = loss.packets.last() else { return };
         if self.recovery.begins(loss.now, newest.sent) {
             self.reduce(loss.packets);
-        } else if let Some(before) = &mut self.before {
-            before.missing += loss.packets.len();
+        } else if let Some(reduction) = &mut self.reduction {
+            reduction.on_loss(loss.packets.len());
         }
         if loss.persistent {
             self.window = least_window(self.datagram);
             self.recovery.end();
-            self.before = None;
+            self.reduction = None;
         }
     }
 
@@ -119,16 +112,14 @@ impl RateLaw for NewReno {
     }
 
     fn on_undo(&mut self, undo: &Undo) {
-        if !self.recovery.covers(undo.packet.sent) {
+        let Some(reduction) = self.reduction.as_mut().filter(|_| self.recovery.covers(undo.packet.sent))
+        else {
             return;
-        }
-        if let Some(before) = self.before.as_mut().filter(|before| undo.packet.sent >= before.oldest) {
-            before.missing = before.missing.saturating_sub(1);
-            if before.missing == 0 {
-                self.window = self.window.max(before.window);
-                self.ssthresh = before.ssthresh;
-                self.before = None;
-            }
+        };
+        if reduction.on_undo(&undo.packet) {
+            self.window = self.window.max(reduction.before.window);
+            self.ssthresh = reduction.before.ssthresh;
+            self.reduction = None;
         }
     }
 

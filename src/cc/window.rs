@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::signal::{Ack, Plan, Rtt, Sent};
+use crate::signal::{Ack, Plan, Rtt, Sent, Snapshot};
 use crate::units::{Bytes, Gain, Rate};
 
 /// RFC 9002 §7.2: ten datagrams, but no more than 14,720 bytes or two datagrams.
@@ -81,6 +81,37 @@ impl Recovery {
     /// Persistent congestion ends the period (RFC 9002 §7.6.2).
     pub fn end(&mut self) {
         self.since = None;
+    }
+}
+
+/// A reduction that may yet prove spurious: the state before it, and the losses behind it.
+#[derive(Debug, Clone)]
+pub(super) struct Reduction<S> {
+    pub before: S,
+    /// Departure of the oldest packet whose loss led to it.
+    oldest: Instant,
+    /// How many such packets have not turned up since.
+    missing: usize,
+}
+
+impl<S> Reduction<S> {
+    /// An answer to the loss of these packets; `None` for a mark, which cannot prove spurious.
+    pub fn new(lost: &[Snapshot], before: S) -> Option<Self> {
+        lost.first().map(|oldest| Self { before, oldest: oldest.sent, missing: lost.len() })
+    }
+
+    /// More packets of the same round trip were lost.
+    pub fn on_loss(&mut self, packets: usize) {
+        self.missing += packets;
+    }
+
+    /// A lost packet has turned up; whether it was the last of those behind this reduction.
+    pub fn on_undo(&mut self, packet: &Snapshot) -> bool {
+        if packet.sent < self.oldest {
+            return false;
+        }
+        self.missing = self.missing.saturating_sub(1);
+        self.missing == 0
     }
 }
 
