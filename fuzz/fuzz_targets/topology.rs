@@ -1,6 +1,6 @@
 //! No file makes the reader panic, and what it takes for a topology makes sense to the link model.
 //!
-//! `cargo +nightly fuzz run topology fuzz/corpus/topology sim/scenarios`: the presets are the seeds.
+//! CONTRIBUTING.md tells how to run it. The presets are the seeds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

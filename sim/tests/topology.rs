@@ -110,6 +110,16 @@ fn every_mistake_is_named_with_its_place_and_the_form_expected_there() {
 }
 
 #[test]
+fn a_way_of_more_than_a_day_is_refused() {
+    let long = EVERYTHING.replace(r#""delay": "10 ms""#, r#""delay": "1000 min""#);
+    assert!(Topology::read("t.json", &long).is_ok());
+    let both = long.replacen(r#""forward": ["bottleneck"]"#, r#""forward": ["bottleneck", "return"]"#, 1);
+    let error = Topology::read("t.json", &both).unwrap_err();
+    assert_eq!(error.path(), "flows[0].forward");
+    assert!(error.to_string().contains("at most a day"), "{error}");
+}
+
+#[test]
 fn what_is_no_json_is_refused() {
     for text in ["", "{", "[]", "null", "5", "{}{}", "\u{0}"] {
         assert!(Topology::read("t.json", text).is_err(), "{text:?}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Flow, HostKind, Link, Topology};
+use super::{Flow, HostKind, Link, Topology, text};
 use crate::laws;
 
 /// The place within the document, and what is wrong there.
@@ -49,6 +49,11 @@ impl Topology {
                     let what = format!("link `{name}` twice on one way");
                     return problem(format!("{at}.{direction}[{index}]"), what);
                 }
+            }
+            let delays = route.iter().filter_map(|name| self.links.get(name)).map(|link| link.delay);
+            if delays.sum::<Duration>() > text::DAY {
+                let what = "delays of more than a day together, expected at most a day";
+                return problem(format!("{at}.{direction}"), what);
             }
         }
         if flow.start >= self.duration {

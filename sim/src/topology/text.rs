@@ -215,7 +215,7 @@ const MAX_FRACTION_DIGITS: usize = 9;
 const SECOND: u64 = 1_000_000_000;
 
 /// Longer delays and runs are numbers in the wrong unit.
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
