@@ -18,10 +18,6 @@ pub enum Change {
     Nothing,
     /// It hears nothing of the handshake.
     NoHandshake,
-    /// The rate that it asks for is not heard: 1.25 · window / srtt is paced in its place.
-    NoRate,
-    /// Nothing paces it: what its window allows leaves at once.
-    Unpaced,
     /// It hears that ten datagrams leave at one instant, as they do in stock quinn's batches.
     InBatches,
     /// The packets of an ACK frame count together for its bandwidth, not only the first of them.
@@ -32,11 +28,9 @@ pub enum Change {
 
 impl Change {
     /// All, with their names.
-    pub const ALL: [(&'static str, Self); 7] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("as it is", Self::Nothing),
         ("no handshake", Self::NoHandshake),
-        ("window / srtt", Self::NoRate),
-        ("unpaced", Self::Unpaced),
         ("in batches", Self::InBatches),
         ("whole ACKs", Self::WholeAcks),
         ("no first probe", Self::NoFirstProbe),
@@ -133,13 +127,7 @@ impl Controller for Changed {
     }
 
     fn metrics(&self) -> ControllerMetrics {
-        let mut metrics = self.inner.metrics();
-        match self.change {
-            Change::NoRate => metrics.pacing_rate = None,
-            Change::Unpaced => metrics.pacing_rate = Some(UNPACED_BPS),
-            _ => {}
-        }
-        metrics
+        self.inner.metrics()
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -161,5 +149,3 @@ const HANDSHAKE: u64 = 10_000;
 const BATCH: u32 = 10;
 /// More than the 200 ms of the probe.
 const LONG_AGO: Duration = Duration::from_millis(250);
-/// The line rate.
-const UNPACED_BPS: u64 = 10_000_000_000;

@@ -1,9 +1,12 @@
-//! Why quinn's BBR is slow in virtual time: as it is, and with one cause after another removed.
+//! Why quinn's BBR is slow in virtual time: as it is, with one cause after another removed, on a path as
+//! late as a busy machine, and under stock quinn's own pacer.
 //!
 //! ```text
 //! cargo run --release -p warpsim --example quinn_bbr
 //! ```
 #![allow(missing_docs, reason = "a program, not an interface")]
+
+mod stock;
 
 use warpsim::laws::Made;
 use warpsim::quinn_bbr::{Change, law};
@@ -34,6 +37,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         println!();
     }
+    print!("{:<15}", "stock's pacer");
+    for path in PATHS {
+        let topology = topology(path)?;
+        let path = scenario::path(&topology, &topology.flows[0])?;
+        let runs = (1..=SEEDS).map(|seed| stock::goodput(&path, 10_000_000, seed).unwrap_or_default());
+        print!("{:>22.1}", middle(runs.collect()));
+    }
+    println!();
     println!(
         "\nas it is, 100 M 20 ms 0 %, both ways as late as a busy machine: Mbit/s (drops by the full queue)"
     );
@@ -67,7 +78,18 @@ fn noisy(sigma: &str, seed: u64) -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!("{:.0} ({})", flow.goodput_bps as f64 / 1e6, flow.overflow_drops))
 }
 
-fn median([rate, delay, loss, buffer]: [&str; 4], change: Change) -> Result<f64, Box<dyn std::error::Error>> {
+fn median(path: [&str; 4], change: Change) -> Result<f64, Box<dyn std::error::Error>> {
+    let topology = topology(path)?;
+    let mut goodputs = Vec::new();
+    for seed in 1..=SEEDS {
+        let options = Options { seed, ..Options::default() };
+        let report = scenario::run_law(&topology, &options, "quinn-bbr", &Made::Foreign(law(change)))?;
+        goodputs.push(report.flows[0].goodput_bps as f64 / 1e6);
+    }
+    Ok(middle(goodputs))
+}
+
+fn topology([rate, delay, loss, buffer]: [&str; 4]) -> Result<Topology, Box<dyn std::error::Error>> {
     let text = format!(
         r#"{{
             "name": "path",
@@ -78,15 +100,12 @@ fn median([rate, delay, loss, buffer]: [&str; 4], change: Change) -> Result<f64,
             "flows": [{{ "bytes": "10 MB", "forward": ["bottleneck"], "reverse": ["return"] }}]
         }}"#
     );
-    let topology = Topology::read("path", &text)?;
-    let mut goodputs = Vec::new();
-    for seed in 1..=SEEDS {
-        let options = Options { seed, ..Options::default() };
-        let report = scenario::run_law(&topology, &options, "quinn-bbr", &Made::Foreign(law(change)))?;
-        goodputs.push(report.flows[0].goodput_bps as f64 / 1e6);
-    }
+    Ok(Topology::read("path", &text)?)
+}
+
+fn middle(mut goodputs: Vec<f64>) -> f64 {
     goodputs.sort_by(f64::total_cmp);
-    Ok(goodputs[goodputs.len() / 2])
+    goodputs[goodputs.len() / 2]
 }
 
 /// Runs with quinn's BBR differ: it seeds itself.
