@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("medians of {SEEDS} seeds, first flow\n");
     println!(
-        "{:<10}{:<10}{:>8}{:>8}{:>10}{:>10}",
+        "{:<18}{:<10}{:>8}{:>8}{:>10}{:>10}",
         "path", "law", "Mbit/s", "oracle", "queue ms", "resent kB"
     );
     for path in paths {
@@ -105,7 +105,7 @@ fn show<E: Error + 'static>(
         figures[figures.len() / 2]
     };
     println!(
-        "{:<10}{law:<10}{:>8.2}{:>8.2}{:>10.2}{:>10.0}",
+        "{:<18}{law:<10}{:>8.2}{:>8.2}{:>10.2}{:>10.0}",
         topology.name,
         median(|run| run.flows[0].goodput_bps as f64 / 1e6),
         median(|run| run.flows[0].oracle_bps.unwrap_or_default() as f64 / 1e6),
