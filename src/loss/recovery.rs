@@ -10,8 +10,8 @@
 //! blocked (the window is full):     every 5/4 RTT of silence, that is neither departure nor ACK
 //! ```
 //! The first twelve pings of one silence keep that spacing, each later one doubles it until an ACK ends
-//! the silence: a dead path gets a logarithmic number of them. How long a path may stay silent before the connection ends is
-//! another clock's business, the idle timeout.
+//! the silence: a dead path gets a logarithmic number of them. How long a path may stay silent before the
+//! connection ends is another clock's business, the idle timeout.
 
 use std::time::{Duration, Instant};
 
