@@ -11,13 +11,17 @@ pub(super) struct Point {
     /// Departure of the newest packet acknowledged.
     pub sent_at: Instant,
     /// Bytes that had left by then.
-    sent: Bytes,
+    pub sent: Bytes,
     /// Arrival of the ACK frame.
     pub acked_at: Instant,
     delivered: Bytes,
 }
 
 impl Point {
+    pub fn rtt(&self) -> Duration {
+        self.acked_at.saturating_duration_since(self.sent_at)
+    }
+
     pub fn of(ack: &Ack) -> Self {
         let newest = &ack.newest;
         Self {

@@ -1,11 +1,13 @@
 //! WarpRATE.
 
 mod evidence;
+mod lumps;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::evidence::{Point, Span};
+use self::lumps::{LEAST_POINTS, Lumps};
 use super::random::Random;
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Plan, Rtt, Sent, Verdict, VerdictKind};
@@ -18,11 +20,12 @@ pub struct WarpRate {
     anchor: Rate,
     rate: Rate,
     phase: Phase,
-    /// Departure of the first packet since nothing was in flight.
-    train: Option<Instant>,
+    train: Train,
     /// Starts of the last epochs, oldest first.
     epochs: VecDeque<Point>,
     last: Option<Point>,
+    lumps: Lumps,
+    restore: Option<Rate>,
     delivered: Bytes,
     rtt: Option<Rtt>,
     floor: Duration,
@@ -52,6 +55,26 @@ enum Phase {
     Trim { until: Instant, gain_milli: u32 },
 }
 
+/// The first packets that left together.
+#[derive(Debug, Clone)]
+struct Train {
+    start: Instant,
+    last: Instant,
+    bytes: Bytes,
+}
+
+impl Train {
+    fn on_sent(&mut self, sent: &Sent, datagram: Bytes, rate: Rate) {
+        let gap = sent.now.saturating_duration_since(self.last);
+        if self.bytes < datagram.times(10) && gap > Duration::from_millis(1) + datagram.times(4) / rate {
+            self.start = sent.now;
+            self.bytes = Bytes::ZERO;
+        }
+        self.bytes += sent.bytes;
+        self.last = sent.now;
+    }
+}
+
 impl WarpRate {
     /// A law in its first state; `seed` spreads its probes.
     pub fn new(start: PathStart, seed: u64) -> Self {
@@ -60,9 +83,11 @@ impl WarpRate {
             anchor: start.anchor,
             rate: start.anchor,
             phase: Phase::Start { first: None },
-            train: None,
+            train: Train { start: start.now, last: start.now, bytes: Bytes::ZERO },
             epochs: VecDeque::new(),
             last: None,
+            lumps: Lumps::default(),
+            restore: None,
             delivered: Bytes::ZERO,
             rtt: None,
             floor: Duration::ZERO,
@@ -91,27 +116,29 @@ impl WarpRate {
     }
 
     fn epoch(&self) -> Duration {
-        (self.floor + self.queue).max(SHORTEST_EPOCH).max(self.noise * 2)
+        (self.floor + self.queue).max(SHORTEST_EPOCH)
     }
 
     fn on_start_ack(&mut self, point: Point) {
         let Phase::Start { first } = self.phase else { return };
-        let Some(train) = self.train.filter(|train| point.sent_at >= *train) else { return };
-        let Some(first) = first.filter(|first| first.sent_at >= train) else {
-            self.phase = Phase::Start { first: Some(point) };
-            return;
-        };
-        let span = Span::between(&first, &point);
-        if span.sent < LEAST_TRAIN || (span.ack_time < FIRST_READING && span.sent < BLIND * Gain::ratio(3, 4)) {
+        if point.sent_at < self.train.start {
             return;
         }
-        let is_kept = span.ack_time <= span.send_time * 9 / 8 + self.noise * 2 + Duration::from_micros(100);
-        if !is_kept {
+        let Some(first) = first.filter(|first| first.sent_at >= self.train.start) else {
+            self.phase = Phase::Start { first: Some(point) };
+            self.lumps = Lumps::new(point);
+            return;
+        };
+        self.lumps.add(point);
+        if !self.lumps.is_conclusive() {
+            return;
+        }
+        let span = Span::between(&first, &point);
+        if span.arrival() < span.pace() * Gain::percent(90) {
             self.set_rate(span.arrival());
         }
         self.cruise(false);
-        self.epochs.clear();
-        self.epochs.push_back(point);
+        self.restart(point);
     }
 
     fn cruise(&mut self, soon: bool) {
@@ -123,10 +150,13 @@ impl WarpRate {
         let window = Span::between(&self.epochs[0], &point);
         let recent = Span::between(self.epochs.back().expect("not empty"), &point);
         let _ = recent;
+        self.queue = self.lumps.least_rtt().saturating_sub(self.floor + self.foreign);
+        self.lumps = Lumps::new(point);
         self.epochs.push_back(point);
         if self.epochs.len() > EVIDENCE_EPOCHS {
             self.epochs.pop_front();
         }
+        let before = self.rate;
         let arrival = window.arrival();
         let target = self.target_queue();
         let u = self.answer_milli(target);
@@ -137,7 +167,7 @@ impl WarpRate {
         } else if !app_limited && next > self.rate {
             self.set_rate(next);
         }
-        self.check_foreign(u, epoch, target);
+        self.check_foreign(before, u, epoch, target);
         self.advance(point, epoch, target, app_limited);
     }
 
@@ -148,7 +178,7 @@ impl WarpRate {
     }
 
     /// A queue that does not drain when we slow down is not ours.
-    fn check_foreign(&mut self, u: i64, epoch: Duration, target: Duration) {
+    fn check_foreign(&mut self, before: Rate, u: i64, epoch: Duration, target: Duration) {
         if u >= 0 || self.queue <= target {
             self.expected_fall = Duration::ZERO;
             self.fall_from = self.queue;
@@ -156,6 +186,7 @@ impl WarpRate {
         }
         if self.expected_fall.is_zero() {
             self.fall_from = self.queue;
+            self.restore = Some(before);
         }
         self.expected_fall += epoch * u32::try_from(-u).expect("negative") / 1000;
         let fallen = self.fall_from.saturating_sub(self.queue);
@@ -163,6 +194,9 @@ impl WarpRate {
             if fallen < self.expected_fall / 4 {
                 self.foreign += self.queue;
                 self.queue = Duration::ZERO;
+                if let Some(rate) = self.restore {
+                    self.set_rate(rate);
+                }
             }
             self.expected_fall = Duration::ZERO;
             self.fall_from = self.queue;
@@ -230,6 +264,7 @@ impl WarpRate {
     fn restart(&mut self, point: Point) {
         self.epochs.clear();
         self.epochs.push_back(point);
+        self.lumps = Lumps::new(point);
     }
 
     fn gain(&self) -> Gain {
@@ -242,7 +277,8 @@ impl WarpRate {
     fn window(&self) -> Bytes {
         let Some(rtt) = self.rtt else { return BLIND };
         if let Phase::Start { .. } = self.phase {
-            return BLIND + self.delivered.times(3);
+            let grown = if self.lumps.points.len() > LEAST_POINTS { self.delivered.times(3) } else { Bytes::ZERO };
+            return BLIND + grown;
         }
         let rate = self.rate.min(self.anchor);
         let slack = self.datagram.times(24);
@@ -255,8 +291,8 @@ impl WarpRate {
 
 impl RateLaw for WarpRate {
     fn on_sent(&mut self, sent: &Sent) {
-        if self.train.is_none() || sent.in_flight == sent.bytes {
-            self.train = Some(sent.now);
+        if let Phase::Start { .. } = self.phase {
+            self.train.on_sent(sent, self.datagram, self.rate);
         }
     }
 
@@ -267,7 +303,6 @@ impl RateLaw for WarpRate {
         self.floor = ack.delay.floor;
         self.noise = ack.delay.noise;
         self.foreign = self.foreign.min(ack.delay.queue);
-        self.queue = ack.delay.queue.saturating_sub(self.foreign);
         if let Phase::Start { .. } = self.phase {
             self.last = Some(point);
             return self.on_start_ack(point);
@@ -281,7 +316,9 @@ impl RateLaw for WarpRate {
         }
         self.last = Some(point);
         self.on_probe_ack(point);
-        if point.acked_at >= self.epochs.back().expect("not empty").acked_at + self.epoch() {
+        self.lumps.add(point);
+        let is_long = point.acked_at >= self.epochs.back().expect("not empty").acked_at + self.epoch();
+        if is_long && self.lumps.is_conclusive() {
             self.on_epoch(point, ack.newest.app_limited);
         }
     }
