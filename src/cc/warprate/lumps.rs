@@ -40,28 +40,27 @@ impl Lumps {
         self.least_rtt
     }
 
+    /// The longest silence beyond what then arrived.
+    pub fn largest(&self) -> Duration {
+        let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return Duration::ZERO };
+        let whole = Span::between(first, last);
+        if whole.delivered.is_zero() || whole.ack_time.is_zero() {
+            return whole.ack_time;
+        }
+        let mean = whole.delivered / whole.ack_time;
+        let steps = self.points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
+        steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
+    }
+
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
     pub fn is_conclusive(&self) -> bool {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return false };
-        if self.points.len() <= LEAST_POINTS {
-            return false;
-        }
         let whole = Span::between(first, last);
-        if whole.delivered.is_zero() {
-            return false;
-        }
-        let mean = whole.delivered / whole.ack_time;
-        let lump = self
-            .points
-            .windows(2)
-            .map(|pair| Span::between(&pair[0], &pair[1]))
-            .map(|step| step.ack_time.saturating_sub(step.delivered / mean))
-            .max();
-        lump.is_some_and(|lump| lump * EPOCH_OVER_LUMP <= whole.ack_time)
+        self.points.len() > LEAST_POINTS && self.largest() * EPOCH_OVER_LUMP <= whole.ack_time
     }
 }
 
 /// Steps of an epoch that tell its lumps.
 pub(super) const LEAST_POINTS: usize = 4;
 const MOST_POINTS: usize = 64;
-const EPOCH_OVER_LUMP: u32 = 4;
+const EPOCH_OVER_LUMP: u32 = 16;

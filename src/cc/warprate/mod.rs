@@ -26,6 +26,7 @@ pub struct WarpRate {
     last: Option<Point>,
     lumps: Lumps,
     restore: Option<Rate>,
+    least: VecDeque<Duration>,
     delivered: Bytes,
     rtt: Option<Rtt>,
     floor: Duration,
@@ -88,6 +89,7 @@ impl WarpRate {
             last: None,
             lumps: Lumps::default(),
             restore: None,
+            least: VecDeque::new(),
             delivered: Bytes::ZERO,
             rtt: None,
             floor: Duration::ZERO,
@@ -150,7 +152,13 @@ impl WarpRate {
         let window = Span::between(&self.epochs[0], &point);
         let recent = Span::between(self.epochs.back().expect("not empty"), &point);
         let _ = recent;
-        self.queue = self.lumps.least_rtt().saturating_sub(self.floor + self.foreign);
+        let above = self.lumps.least_rtt().saturating_sub(self.floor);
+        self.least.push_back(above);
+        if self.least.len() > 4 {
+            self.least.pop_front();
+        }
+        self.foreign = self.foreign.min(self.least.iter().max().copied().unwrap_or_default());
+        self.queue = above.saturating_sub(self.foreign + self.lumps.largest());
         self.lumps = Lumps::new(point);
         self.epochs.push_back(point);
         if self.epochs.len() > EVIDENCE_EPOCHS {
@@ -162,8 +170,8 @@ impl WarpRate {
         let u = self.answer_milli(target);
         let epoch = self.epoch();
         let next = arrival * Gain::ratio((1000 + u) as u32, 1000);
-        if self.queue > target / 4 {
-            self.set_rate(next);
+        if self.queue > target {
+            self.set_rate(next.min(self.rate * Gain::ratio((1000 + u) as u32, 1000)));
         } else if !app_limited && next > self.rate {
             self.set_rate(next);
         }
@@ -282,9 +290,6 @@ impl WarpRate {
         }
         let rate = self.rate.min(self.anchor);
         let slack = self.datagram.times(24);
-        if self.queue > self.target_queue().max(self.floor / 20) {
-            return (rate * (self.floor + self.foreign)).times(2) + slack;
-        }
         rate * (rtt.smoothed + rtt.deviation * 4 + Duration::from_millis(1)) + slack
     }
 }
@@ -302,7 +307,6 @@ impl RateLaw for WarpRate {
         self.rtt = Some(ack.rtt);
         self.floor = ack.delay.floor;
         self.noise = ack.delay.noise;
-        self.foreign = self.foreign.min(ack.delay.queue);
         if let Phase::Start { .. } = self.phase {
             self.last = Some(point);
             return self.on_start_ack(point);
