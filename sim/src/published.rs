@@ -225,8 +225,8 @@ impl Cell {
         Topology::read(&self.id, &self.to_json()).expect("cells make topologies")
     }
 
-    /// The `n`-th path around this one: rate, RTT, loss and jitter between half and twice as much, each
-    /// drawn on its own.
+    /// The `n`-th path around this one: rate, RTT, size, loss and jitter between half and twice as much,
+    /// each drawn on its own; as often less as more.
     #[must_use]
     pub fn around(&self, seed: u64, n: u64) -> Self {
         let stream = RandomStream::new(seed, AROUND);
@@ -254,13 +254,18 @@ impl Cell {
             loss_ack: loss(3, self.loss_ack),
             sigma_data: time(4, self.sigma_data),
             sigma_ack: time(5, self.sigma_ack),
+            bytes: Bytes::new(scale(6, self.bytes.get())),
             ..self.clone()
         }
     }
 
     /// The figure that was published for this cell and law.
     pub fn published(&self, law: &LawSpec) -> Option<Figure> {
-        let published_as = crate::laws::find(law.name())?.published_as?;
+        self.published_as(crate::laws::find(law.name())?.published_as?)
+    }
+
+    /// The figure that was published for this cell and the law that the reference calls `published_as`.
+    pub fn published_as(&self, published_as: &str) -> Option<Figure> {
         let figures: Grid<Value> = serde_json::from_str(FIGURES).expect("the figures are well formed");
         let plain = self.id.trim_end_matches("-fifo").trim_end_matches("-reorder");
         let cell = figures.cells.iter().find(|cell| cell["id"] == self.id || cell["id"] == plain)?;
