@@ -340,7 +340,7 @@ fn nanos(time: Span) -> u64 {
     time.as_picos().div_ceil(1_000)
 }
 
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { to_f64(part) / to_f64(whole) }
 }
 
