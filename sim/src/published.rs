@@ -67,6 +67,9 @@ pub fn preset(name: &str) -> Option<String> {
 
 /// Presets that are no cell of the grid, by name: written by hand, not by `warp sim presets`.
 pub const WRITTEN: &[(&str, &str)] = &[
+    ("capacity-100m-20m-100m", include_str!("../scenarios/capacity-100m-20m-100m.json")),
+    ("outages-3x200ms", include_str!("../scenarios/outages-3x200ms.json")),
+    ("clean-100m-40ms-240MB", include_str!("../scenarios/clean-100m-40ms-240MB.json")),
     ("request-staircase-14480", include_str!("../scenarios/request-staircase-14480.json")),
     ("request-staircase-14481", include_str!("../scenarios/request-staircase-14481.json")),
 ];

@@ -1,13 +1,22 @@
 //! What is read from a run.
 
-use warpsim::metrics::Report;
+use std::time::Duration;
+
+use warpsim::dumbbell::{Share, Shares};
+use warpsim::metrics::{Report, stream_rate};
+use warpsim::topology::{Link, Topology};
+use warpunits::Rate;
 
 use super::super::mbps;
+use super::response::{until_drained, until_regained};
+use super::steady::Steady;
 
 /// A run that is over.
 pub enum Finished {
-    /// Of one flow.
-    Alone(Report),
+    /// Of one flow, whose first link is the bottleneck.
+    Alone(Topology, Report),
+    /// Of several.
+    Shared(&'static Steady, Shares),
 }
 
 /// A figure of a run.
@@ -17,20 +26,40 @@ pub enum Measure {
     Goodput,
     /// Wire bytes dropped by full queues within 10 RTT of the start.
     EarlyDrops,
+    /// Stream bytes sent again, of those received.
+    Resent,
+    /// Time after the first change of capacity until the queue is and stays short.
+    Drained,
+    /// Time after the second change of capacity until the link is used again.
+    Regained,
+    /// Goodput of all flows, of what the bottleneck can carry.
+    Utilisation,
+    /// Mean queue of the bottleneck.
+    Queue,
+    /// Jain's index of the flows' goodputs.
+    Jain,
+    /// Goodput of the law under test, of what the bottleneck can carry.
+    OurShare,
+    /// Goodput of the other law, of what the bottleneck can carry.
+    TheirShare,
+    /// Overflow drops per packet sent.
+    Loss,
 }
 
 impl Finished {
     /// Goodput of the oracle in Mbit/s, where there is one.
     pub fn oracle(&self) -> Option<f64> {
         match self {
-            Self::Alone(report) => report.flows[0].oracle_bps.map(mbps),
+            Self::Alone(_, report) => report.flows[0].oracle_bps.map(mbps),
+            Self::Shared(..) => None,
         }
     }
 
-    /// Whether the transfer came to its end, where there is one.
+    /// Whether the transfer came to its end, where it has one.
     pub fn is_complete(&self) -> bool {
         match self {
-            Self::Alone(report) => report.flows[0].oracle_bps.is_none() || report.flows[0].is_finished,
+            Self::Alone(topology, report) => topology.flows[0].bytes.is_none() || report.flows[0].is_finished,
+            Self::Shared(..) => true,
         }
     }
 }
@@ -41,14 +70,78 @@ impl Measure {
         match self {
             Self::Goodput => "Mbit/s",
             Self::EarlyDrops => "early drops kB",
+            Self::Resent => "resent %",
+            Self::Drained => "queue < 10 ms after ms",
+            Self::Regained => "90 % again after ms",
+            Self::Utilisation => "utilisation",
+            Self::Queue => "mean queue ms",
+            Self::Jain => "Jain",
+            Self::OurShare => "our share",
+            Self::TheirShare => "their share",
+            Self::Loss => "overflow %",
         }
     }
 
-    /// The figure.
+    /// The figure; not a number where such runs do not tell it.
     pub fn of(self, run: &Finished) -> f64 {
-        match (self, run) {
-            (Self::Goodput, Finished::Alone(report)) => mbps(report.flows[0].goodput_bps),
-            (Self::EarlyDrops, Finished::Alone(report)) => report.flows[0].early_drops_bytes as f64 / 1e3,
+        match run {
+            Finished::Alone(topology, report) => self.of_one(topology, report),
+            Finished::Shared(steady, shares) => self.of_several(steady, shares),
+        }
+    }
+
+    fn of_one(self, topology: &Topology, report: &Report) -> f64 {
+        let (flow, bottleneck) = (&report.flows[0], &report.links[0]);
+        let (_, link) = topology.links.iter().next().expect("a topology has links");
+        let response = |until: fn(_, _, _) -> Option<Duration>, step: usize| {
+            let (at, rate) = step_of(link, step)?;
+            until(bottleneck, at, rate)
+        };
+        match self {
+            Self::Goodput => mbps(flow.goodput_bps),
+            Self::EarlyDrops => flow.early_drops_bytes as f64 / 1e3,
+            Self::Resent => 100.0 * flow.retransmitted_bytes as f64 / flow.received_bytes.max(1) as f64,
+            Self::Drained => response(until_drained, 0).map_or(f64::INFINITY, millis),
+            Self::Regained => response(until_regained, 1).map_or(f64::INFINITY, millis),
+            Self::Utilisation => flow.goodput_bps as f64 / capacity(link.rate),
+            Self::Queue => bottleneck.queue_mean_ns as f64 / 1e6,
+            Self::Loss => 100.0 * flow.self_inflicted_loss,
+            Self::Jain | Self::OurShare | Self::TheirShare => f64::NAN,
+        }
+    }
+
+    fn of_several(self, steady: &Steady, shares: &Shares) -> f64 {
+        let of_capacity = |is_counted: fn(bool) -> bool| {
+            let flows = steady.flows.iter().zip(&shares.flows);
+            let counted = flows.filter(|(sender, _)| is_counted(sender.law.is_none()));
+            let goodput = |share: &Share| share.goodput.as_bits_per_sec() as f64;
+            counted.map(|(_, share)| goodput(share)).sum::<f64>() / capacity(steady.rate())
+        };
+        match self {
+            Self::Utilisation => of_capacity(|_| true),
+            Self::OurShare => of_capacity(|is_ours| is_ours),
+            Self::TheirShare => of_capacity(|is_ours| !is_ours),
+            Self::Queue => millis(shares.queue_mean),
+            Self::Jain => shares.jain,
+            Self::Loss => 100.0 * shares.self_inflicted_loss,
+            Self::Goodput | Self::EarlyDrops | Self::Resent | Self::Drained | Self::Regained => f64::NAN,
         }
     }
 }
+
+/// When a link's rate changes for the `n`-th time, and to what.
+fn step_of(link: &Link, n: usize) -> Option<(Duration, Rate)> {
+    link.steps.iter().filter_map(|step| Some((step.at, step.rate?))).nth(n)
+}
+
+/// Stream bits per second that a link can carry.
+fn capacity(rate: Rate) -> f64 {
+    stream_rate(rate, FULL_DATAGRAM).as_bits_per_sec() as f64
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Of the `quic` host.
+const FULL_DATAGRAM: u16 = 1452;

@@ -6,7 +6,9 @@
 
 mod bound;
 mod measure;
+mod response;
 mod rows;
+mod steady;
 mod table;
 
 use std::cmp::Reverse;
@@ -67,7 +69,7 @@ impl Args {
         let rows = self.chosen_rows()?;
         let mut jobs = self.jobs(&rows, &law)?;
         // The longest first, so that no core waits for one at the end.
-        jobs.sort_by_key(|job| Reverse(job.path.volume()));
+        jobs.sort_by_cached_key(|job| Reverse(job.path.volume(&job.law)));
         let mut runs: Vec<_> = rows.iter().map(|_| Runs::default()).collect();
         workers::run(
             &jobs,
@@ -85,7 +87,9 @@ impl Args {
         if let Some(dir) = &self.save {
             for (row, runs) in rows.iter().zip(&runs) {
                 save(dir, &row.path, &law)?;
-                runs.worst().map_or(Ok(()), |worst| save(dir, &row.path.around(worst.seed - 1), &law))?;
+                if let Some(worst) = runs.worst().and_then(|worst| row.path.around(worst.seed - 1)) {
+                    save(dir, &rows::Path::Cell(worst), &law)?;
+                }
             }
         }
         let json = table::print(&law, &rows, &runs)?;
@@ -117,8 +121,9 @@ impl Args {
                     add(&asked.path, rival, Kind::Rival(n), seed);
                 }
             }
-            for n in 0..self.drawn.filter(|_| asked.has_neighbours).unwrap_or(0) {
-                add(&asked.path.around(n), law, Kind::Drawn, n + 1);
+            let drawn = 0..self.drawn.filter(|_| asked.has_neighbours).unwrap_or(0);
+            for (n, cell) in drawn.filter_map(|n| Some((n, asked.path.around(n)?))) {
+                add(&rows::Path::Cell(cell), law, Kind::Drawn, n + 1);
             }
         }
         Ok(jobs)

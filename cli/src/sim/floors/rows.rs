@@ -1,12 +1,14 @@
 //! The rows of the table: which paths, what is measured on them, and what it must reach.
 
-use warpsim::published::{Cell, cells};
+use warpsim::published::{Cell, cells, preset};
 use warpsim::scenario::{self, Options};
-use warpsim::topology::LawSpec;
+use warpsim::topology::{LawSpec, Topology};
 use warpunits::Bytes;
 
 use super::bound::Bound::{self, AtLeast, AtMost, OfBestRival, OfOracle};
 use super::measure::{Finished, Measure};
+use super::response::SAMPLE_EVERY;
+use super::steady::{Lines, STEADY, Steady};
 
 /// A path, and what is asked of a run over it.
 pub struct Row {
@@ -33,6 +35,10 @@ pub struct Line {
 pub enum Path {
     /// A transfer over a cell of the reference grid.
     Cell(Cell),
+    /// One flow over a preset.
+    Preset(&'static str),
+    /// Several flows, or one, over one bottleneck.
+    Steady(&'static Steady),
 }
 
 impl Path {
@@ -40,46 +46,50 @@ impl Path {
     pub fn name(&self) -> &str {
         match self {
             Self::Cell(cell) => &cell.id,
+            Self::Preset(name) => name,
+            Self::Steady(steady) => steady.name,
         }
     }
 
-    /// The topology's text, with `law` in the place of the law under test where there are several flows.
-    pub fn text(&self, _law: &LawSpec) -> String {
+    /// The topology's text. The law under test is in it only where others are, too.
+    pub fn text(&self, law: &LawSpec) -> String {
         match self {
             Self::Cell(cell) => cell.to_json(),
+            Self::Preset(name) => preset(name).expect("rows name presets"),
+            Self::Steady(steady) => steady.dumbbell(law).to_json(),
         }
     }
 
-    /// The `n`-th of the paths around it.
-    #[must_use]
-    pub fn around(&self, n: u64) -> Self {
+    /// The `n`-th of the paths around it, if it is a cell.
+    pub fn around(&self, n: u64) -> Option<Cell> {
         match self {
-            Self::Cell(cell) => Self::Cell(cell.around(AROUND_SEED, n)),
-        }
-    }
-
-    /// The cell that it is.
-    pub fn cell(&self) -> Option<&Cell> {
-        match self {
-            Self::Cell(cell) => Some(cell),
-        }
-    }
-
-    /// How much is sent, about: what a run costs.
-    pub fn volume(&self) -> Bytes {
-        match self {
-            Self::Cell(cell) => cell.bytes,
+            Self::Cell(cell) => Some(cell.around(AROUND_SEED, n)),
+            Self::Preset(_) | Self::Steady(_) => None,
         }
     }
 
     /// Runs it.
     pub fn run(&self, law: &LawSpec, seed: u64) -> anyhow::Result<Finished> {
-        match self {
-            Self::Cell(cell) => {
-                let options = Options { seed, law: Some(law.clone()), ..Options::default() };
-                Ok(Finished::Alone(scenario::run(&cell.topology(), &options)?))
-            }
-        }
+        let sample_every = match self {
+            Self::Steady(steady) => return Ok(Finished::Shared(steady, steady.dumbbell(law).run(seed)?)),
+            Self::Cell(_) => None,
+            Self::Preset(_) => Some(SAMPLE_EVERY),
+        };
+        let topology = self.topology(law);
+        let options = Options { seed, law: Some(law.clone()), sample_every, ..Options::default() };
+        let report = scenario::run(&topology, &options)?;
+        Ok(Finished::Alone(topology, report))
+    }
+
+    /// How much is sent, about: what a run costs.
+    pub fn volume(&self, law: &LawSpec) -> Bytes {
+        let topology = self.topology(law);
+        let flow = &topology.flows[0];
+        flow.bytes.unwrap_or_else(|| topology.bottleneck(flow).1.rate * topology.duration)
+    }
+
+    fn topology(&self, law: &LawSpec) -> Topology {
+        Topology::read(self.name(), &self.text(law)).expect("rows make topologies")
     }
 }
 
@@ -94,6 +104,16 @@ impl Row {
 pub fn rows() -> Vec<Row> {
     let mut rows = transfers();
     rows.extend(early_drops());
+    let row = |name: &str, path, lines: &[(Measure, Option<Bound>, Option<Bound>)]| {
+        let lines = lines.iter().map(|(what, floor, goal)| Line {
+            what: *what,
+            floors: floor.iter().copied().collect(),
+            goal: *goal,
+        });
+        Row { name: name.to_owned(), path, lines: lines.collect(), has_neighbours: false }
+    };
+    rows.extend(DISTURBED.iter().map(|(name, lines)| row(name, Path::Preset(name), lines)));
+    rows.extend(STEADY.iter().map(|steady| row(steady.name, Path::Steady(steady), steady.lines)));
     rows
 }
 
@@ -187,6 +207,19 @@ const WITH_EARLY_DROPS: &[&str] = &["rtt-25ms", "rtt-50ms", "rtt-100ms", "rtt-20
 const SLOW: &[&str] =
     &["slow-5m-40ms-nic-10g", "slow-5m-100ms-nic-10g", "slow-20m-40ms-nic-10g", "slow-20m-100ms-nic-10g"];
 
+/// Presets with one flow.
+const DISTURBED: &[(&str, Lines)] = &[
+    (
+        "capacity-100m-20m-100m",
+        &[
+            (Measure::Drained, Some(AtMost(500.0)), Some(AtMost(250.0))),
+            (Measure::Regained, Some(AtMost(1000.0)), Some(AtMost(300.0))),
+        ],
+    ),
+    ("outages-3x200ms", &[(Measure::Utilisation, Some(AtLeast(0.90)), Some(AtLeast(0.95)))]),
+    ("clean-100m-40ms-240MB", &[(Measure::Resent, Some(AtMost(0.05)), Some(AtMost(0.01)))]),
+];
+
 /// Laws that the best rival is chosen among.
 pub const RIVALS: &[&str] = &["cubic", "newreno", "bbr3", "quinn-cubic", "quinn-bbr"];
 
@@ -200,8 +233,6 @@ pub const AROUND_GOAL: f64 = 0.9;
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use warpsim::topology::Topology;
 
     use super::*;
 

@@ -163,7 +163,7 @@ fn around(row: &Row, line: &Line, figure: &Figure, runs: &Runs, worst: &Outcome)
         goal: format!("{goal:.3} of oracle"),
         met: Met::new(ratio >= floor, ratio >= goal),
         incomplete: runs.drawn.iter().filter(|run| !run.is_complete).count(),
-        path: row.path.around(worst.seed - 1).cell().map(|cell| Drawn {
+        path: row.path.around(worst.seed - 1).map(|cell| Drawn {
             name: cell.id.clone(),
             about: cell.about(),
             seed: worst.seed,
