@@ -271,10 +271,10 @@ fn link_report(run: &mut Run<'_>, samples: &Samples, place: usize, end: Time) ->
 
 /// Stream bytes per second that a link carries in full datagrams of the QUIC host.
 pub fn stream_rate(wire: Rate, datagram: u16) -> Rate {
-    let payload = scenario::payload_rate(wire, datagram);
-    let (datagram, stream) = (u64::from(datagram), u64::from(datagram) - STREAM_OVERHEAD.get());
-    let bytes = u128::from(payload.as_bytes_per_sec()) * u128::from(stream) / u128::from(datagram);
-    Rate::bytes_per_sec(u64::try_from(bytes).expect("less than the payload's"))
+    let datagram = Bytes::new(datagram.into());
+    let (stream, packet) = ((datagram - STREAM_OVERHEAD).get(), (datagram + HEADERS).get());
+    let bytes = u128::from(wire.as_bytes_per_sec()) * u128::from(stream) / u128::from(packet);
+    Rate::bytes_per_sec(u64::try_from(bytes).expect("less than the wire's"))
 }
 
 fn oracle_bps(run: &Run<'_>, index: usize) -> Option<u64> {
@@ -421,6 +421,12 @@ mod tests {
         let found = convergence(&samples(21, 200), Time::START).expect("it converges");
         assert!((2_500..=3_000).contains(&(found.as_picos() / 1_000_000_000)), "{found:?}");
         assert_eq!(convergence(&samples(21, 60), Time::START), None, "not for 5 s");
+    }
+
+    #[test]
+    fn stream_bytes_are_what_headers_leave_of_the_wire() {
+        // 1420 of each 1518 bytes of 12.5 MB/s.
+        assert_eq!(stream_rate(Rate::mbps(100), 1452), Rate::bytes_per_sec(11_693_017));
     }
 
     #[test]

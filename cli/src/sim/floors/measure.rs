@@ -145,3 +145,67 @@ fn millis(time: Duration) -> f64 {
 
 /// Of the `quic` host.
 const FULL_DATAGRAM: u16 = 1452;
+
+#[cfg(test)]
+mod tests {
+    use warpsim::scenario::{self, Options};
+
+    use super::super::rows::{Path, rows};
+    use super::super::steady::STEADY;
+    use super::*;
+
+    /// Two flows, or as many as it takes, with these goodputs.
+    fn shares(mbps: &[u64]) -> Shares {
+        let share = |mbps: &u64| Share {
+            goodput: Rate::mbps(*mbps),
+            of_all: 0.0,
+            sent_packets: 0,
+            overflow_drops: 0,
+            self_inflicted_loss: 0.0,
+        };
+        Shares {
+            flows: mbps.iter().map(share).collect(),
+            jain: 0.9,
+            utilisation: 1.0,
+            queue_mean: Duration::from_millis(3),
+            queue_p50: Duration::ZERO,
+            queue_p95: Duration::ZERO,
+            self_inflicted_loss: 0.02,
+        }
+    }
+
+    #[test]
+    fn every_line_asks_for_what_its_runs_tell() {
+        let text = r#"{
+            "name": "short", "duration": "100 ms",
+            "links": { "there": { "rate": "1 Mbit/s", "delay": "1 ms" }, "back": { "rate": "1 Mbit/s", "delay": "1 ms" } },
+            "flows": [{ "law": "fixed", "bytes": "1 kB", "forward": ["there"], "reverse": ["back"] }]
+        }"#;
+        let topology = Topology::read("short", text).unwrap();
+        let report = scenario::run(&topology, &Options::default()).unwrap();
+        let alone = Finished::Alone(topology, report);
+        for row in rows() {
+            let run = match row.path {
+                Path::Steady(steady) => &Finished::Shared(steady, shares(&vec![1; steady.flows.len()])),
+                Path::Cell(_) | Path::Preset(_) => &alone,
+            };
+            for line in &row.lines {
+                assert!(!line.what.of(run).is_nan(), "{}: {}", row.name, line.what.name());
+            }
+        }
+    }
+
+    #[test]
+    fn shares_are_parts_of_the_capacity_whoever_began() {
+        // 100 Mbit/s carry 93.544 Mbit/s of stream data: 1420 bytes in each 1518.
+        let near = |found: f64, expected: f64| assert!((found - expected / 93.544).abs() < 1e-5, "{found}");
+        for (name, rates) in [("cubic-second-1bdp", [60, 20]), ("cubic-first-1bdp", [20, 60])] {
+            let steady = STEADY.iter().find(|steady| steady.name == name).unwrap();
+            let run = Finished::Shared(steady, shares(&rates));
+            near(Measure::OurShare.of(&run), 60.0);
+            near(Measure::TheirShare.of(&run), 20.0);
+            near(Measure::Utilisation.of(&run), 80.0);
+            assert_eq!(Measure::Queue.of(&run), 3.0);
+        }
+    }
+}
