@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use crate::cc::RateLaw;
-use crate::loss::Ledger;
+use crate::loss::{Classifier, Ledger};
 use crate::pacer::Pacer;
 use crate::signal::{Feedback, Plan, Release, Verdict, VerdictKind};
 use crate::units::{Bytes, Rate};
@@ -15,6 +15,7 @@ use crate::units::{Bytes, Rate};
 #[derive(Debug, Clone)]
 pub struct Control {
     ledger: Ledger,
+    classifier: Classifier,
     mind: Mind,
     plan: Plan,
     pacer: Pacer,
@@ -44,7 +45,7 @@ impl Control {
     fn with_mind(now: Instant, mind: Mind, plan: Plan, anchor: Rate, datagram: Bytes) -> Self {
         let mut pacer = Pacer::new(now, anchor, datagram);
         pacer.follow(now, &plan);
-        Self { ledger: Ledger::new(now), mind, plan, pacer, datagram }
+        Self { ledger: Ledger::new(now), classifier: Classifier::default(), mind, plan, pacer, datagram }
     }
 
     /// The same law and send clock on a path whose packets are counted anew.
@@ -65,6 +66,7 @@ impl Control {
             Feedback::Acked { sent, bytes } => return self.ledger.on_acked(sent, bytes),
             Feedback::AckEnd { now, in_flight } => {
                 if let Some(ack) = self.ledger.on_ack_end(now, in_flight) {
+                    self.classifier.on_ack(&ack);
                     self.tell(|law| law.on_ack(&ack));
                 }
                 now
@@ -73,6 +75,9 @@ impl Control {
                 let loss = self.ledger.on_lost(now, newest, bytes, persistent);
                 if let Mind::Law(law) = &mut self.mind {
                     law.on_loss(&loss);
+                    if let Some(verdict) = self.classifier.on_loss(&loss) {
+                        law.on_verdict(&verdict);
+                    }
                 }
                 now
             }

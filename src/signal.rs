@@ -148,6 +148,18 @@ pub struct Rtt {
     pub deviation: Duration,
 }
 
+/// What the round-trip times say about queues, see `loss/delay.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Delay {
+    /// Least round-trip time of the last 30 s.
+    pub floor: Duration,
+    /// How much round-trip times vary by themselves.
+    pub noise: Duration,
+    /// What stands above floor and noise.
+    pub queue: Duration,
+}
+
 /// One ACK frame, once per frame whatever the number of packets that it acknowledges.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -164,6 +176,8 @@ pub struct Ack {
     pub newest: Snapshot,
     /// Round-trip times after it.
     pub rtt: Rtt,
+    /// Floor, noise and queue after it.
+    pub delay: Delay,
     /// Delivery rate, unless the interval is shorter than the least round trip and so proves nothing.
     pub sample: Option<DeliverySample>,
     /// Bytes delivered on this path so far.
@@ -214,6 +228,14 @@ pub struct Verdict {
 pub enum VerdictKind {
     /// A queue marked packets instead of dropping them (ECN).
     Mark,
+    /// Loss that does not follow the queue.
+    Scatter,
+    /// Many losses together without a queue.
+    Burst,
+    /// A queue overflowed.
+    Congestion,
+    /// Nothing arrived during three probe timeouts (RFC 9002 §7.6).
+    Persistent,
 }
 
 /// A packet that had been declared lost arrived after all.

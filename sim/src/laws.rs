@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warprate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, RateLaw};
+use warprate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, RateLaw, WarpRate};
 use warprate::conn::Law;
 use warpunits::{Bytes, Rate};
 
@@ -29,6 +29,7 @@ enum Maker {
 
 /// All laws.
 pub const ALL: &[Entry] = &[
+    paced("warprate", Some("warprate"), |path| path.warprate()),
     paced("fixed", None, |path| path.fixed()),
     own("cubic", Some("cubic"), |_| Arc::new(Cubic::new)),
     own("newreno", None, |_| Arc::new(NewReno::new)),
@@ -151,6 +152,11 @@ impl PathFacts {
             Window::Bytes(bytes) => bytes,
         };
         Arc::new(move |_: PathStart| Fixed::new(rate, window))
+    }
+
+    fn warprate(&self) -> Arc<dyn LawFactory> {
+        let seed = self.seed;
+        Arc::new(move |start: PathStart| WarpRate::new(start, seed))
     }
 
     fn bbr3(&self) -> Arc<dyn LawFactory> {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::hystart::{Growth, HyStart};
 use super::window::{Recovery, Reduction, WindowUse, initial_window, least_window, paced};
 use super::{PathStart, RateLaw};
-use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict};
+use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict, VerdictKind};
 use crate::units::{Bytes, Gain};
 
 /// How an ACK raises the window towards the target.
@@ -260,7 +260,7 @@ impl RateLaw for Cubic {
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
-        if self.recovery.begins(verdict.now, verdict.newest) {
+        if verdict.kind == VerdictKind::Mark && self.recovery.begins(verdict.now, verdict.newest) {
             self.reduce(&[]);
         }
     }

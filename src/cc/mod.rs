@@ -14,6 +14,8 @@ pub mod cubic;
 pub mod fixed;
 mod hystart;
 pub mod newreno;
+mod random;
+pub mod warprate;
 #[cfg(test)]
 mod testbed;
 mod window;
@@ -22,12 +24,13 @@ pub use bbr3::Bbr3;
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;
+pub use warprate::WarpRate;
 
 use std::fmt;
 use std::time::Instant;
 
 use crate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict};
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 
 /// A congestion controller: events in, one plan out.
 ///
@@ -105,12 +108,20 @@ pub struct PathStart {
     pub now: Instant,
     /// Size of the datagrams to begin with.
     pub datagram: Bytes,
+    /// The most that may ever leave, the line rate of the interface; unbounded where it is not known.
+    pub anchor: Rate,
 }
 
 impl PathStart {
     /// A path that is taken up at `now` with datagrams of this size.
     pub const fn new(now: Instant, datagram: Bytes) -> Self {
-        Self { now, datagram }
+        Self { now, datagram, anchor: Rate::MAX }
+    }
+
+    /// The same start behind an interface of this line rate (UDP payload).
+    #[must_use]
+    pub const fn with_anchor(self, anchor: Rate) -> Self {
+        Self { anchor, ..self }
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use super::window::{Recovery, Reduction, WindowUse, initial_window, least_window, paced};
 use super::{PathStart, RateLaw};
-use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict};
+use crate::signal::{Ack, Loss, Plan, Rtt, Sent, Snapshot, Undo, Verdict, VerdictKind};
 use crate::units::{Bytes, Gain};
 
 /// NewReno.
@@ -106,7 +106,7 @@ impl RateLaw for NewReno {
 
     fn on_verdict(&mut self, verdict: &Verdict) {
         // RFC 9002 §7.1: a mark is answered like a loss; it cannot prove spurious.
-        if self.recovery.begins(verdict.now, verdict.newest) {
+        if verdict.kind == VerdictKind::Mark && self.recovery.begins(verdict.now, verdict.newest) {
             self.reduce(&[]);
         }
     }

@@ -381,7 +381,8 @@ fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> 
     let datagram = Bytes::new(inner.current_mtu().into());
     match &setup.law.kind {
         LawKind::Own(factory) => {
-            Control::new(now, factory.build(PathStart::new(now, datagram)), setup.anchor, datagram)
+            let start = PathStart::new(now, datagram).with_anchor(setup.anchor);
+            Control::new(now, factory.build(start), setup.anchor, datagram)
         }
         LawKind::Foreign(foreign) => {
             Control::foreign(now, foreign.name(), foreign_plan(inner, inner.rtt()), setup.anchor, datagram)

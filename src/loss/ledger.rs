@@ -10,7 +10,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::signal::{Ack, DeliverySample, Loss, Purpose, Rtt, Sent, Snapshot};
+use super::delay::DelayFilter;
+use crate::signal::{Ack, Delay, DeliverySample, Loss, Purpose, Rtt, Sent, Snapshot};
 use crate::units::Bytes;
 
 /// Send-time records and path totals of one path.
@@ -34,6 +35,7 @@ pub struct Ledger {
     /// A round ends with the first acknowledgement of a packet sent after this much was delivered.
     next_round_delivered: Bytes,
     rtt: Option<Rtt>,
+    delay: DelayFilter,
     /// Departure of the newest packet ever acknowledged.
     newest_acked: Option<Instant>,
     frame: AckFrame,
@@ -87,6 +89,7 @@ impl Ledger {
             round: 0,
             next_round_delivered: Bytes::ZERO,
             rtt: None,
+            delay: DelayFilter::default(),
             newest_acked: None,
             frame: AckFrame::default(),
             lost_packets: Vec::new(),
@@ -156,7 +159,7 @@ impl Ledger {
         let newest = newest?;
         self.delivered_at = now;
         self.first_sent = newest.sent;
-        let rtt = self.measure_rtt(now, newest.sent);
+        let (rtt, delay) = self.measure_rtt(now, newest.sent);
         let round_start = newest.delivered >= self.next_round_delivered;
         if round_start {
             self.next_round_delivered = self.delivered;
@@ -172,6 +175,7 @@ impl Ledger {
             in_flight,
             newest,
             rtt,
+            delay,
             sample: self.sample(now, &newest, rtt.min),
             delivered: self.delivered,
             lost: self.lost,
@@ -280,7 +284,7 @@ impl Ledger {
         bytes
     }
 
-    fn measure_rtt(&mut self, now: Instant, sent: Instant) -> Rtt {
+    fn measure_rtt(&mut self, now: Instant, sent: Instant) -> (Rtt, Delay) {
         let latest = now.saturating_duration_since(sent);
         // RFC 9002 §5.1: only an ACK that newly acknowledges the largest packet gives a sample.
         let is_newest = self.newest_acked.is_none_or(|newest| newest < sent);
@@ -294,11 +298,12 @@ impl Ledger {
             },
             None => Rtt { latest, min: latest, smoothed: latest, deviation: latest / 2 },
         };
-        if is_newest {
-            self.newest_acked = Some(sent);
-        }
         self.rtt = Some(rtt);
-        rtt
+        if !is_newest {
+            return (rtt, self.delay.get());
+        }
+        self.newest_acked = Some(sent);
+        (rtt, self.delay.on_sample(sent, latest))
     }
 
     /// draft-ietf-ccwg-bbr-06 §4.1.2.3: the slower of sending and acknowledging, so that compressed

@@ -5,8 +5,11 @@
 //! as the transport reports them. *Out:* the [`Ack`](crate::signal::Ack) and
 //! [`Loss`](crate::signal::Loss) that laws read. *May import:* `units` and `signal`.
 
+mod classifier;
+mod delay;
 mod ledger;
 mod recovery;
 
+pub use classifier::Classifier;
 pub use ledger::{Audit, Ledger};
 pub use recovery::{RecoveryClock, Waiting};

@@ -41,7 +41,7 @@ mod loss;
 mod model;
 mod probe_bw;
 mod probe_rtt;
-mod random;
+
 mod startup;
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ use self::loss::{Bounds, LossRound, Recovery};
 use self::model::{ExtraAcked, MaxBw, Rounds, SelfLimit};
 use self::probe_bw::Cycle;
 use self::probe_rtt::{Hold, MinRtt};
-use self::random::Random;
+use super::random::Random;
 use self::startup::FullPipe;
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict, VerdictKind};
@@ -251,8 +251,8 @@ impl RateLaw for Bbr3 {
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
-        match verdict.kind {
-            VerdictKind::Mark => self.handle_mark(verdict.now),
+        if verdict.kind == VerdictKind::Mark {
+            self.handle_mark(verdict.now);
         }
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::constants::{PACING_MARGIN, PROBE_WAIT_BASE, PROBE_WAIT_SPREAD, STARTUP_PACING_GAIN};
 use super::loss::{Bounds, LossRound};
 use super::model::{ExtraAcked, MaxBw, SelfLimit};
-use super::random::Random;
+use crate::cc::random::Random;
 use super::{Bbr3, Phase, State};
 use crate::cc::testbed::{Bed, DATAGRAM, Path, Source, is_within};
 use crate::cc::{PathStart, RateLaw};

@@ -170,7 +170,7 @@ impl FlowHost {
     pub(super) fn new(shape: Shape, traffic: Traffic, options: FlowOptions) -> Self {
         let shape = Shape { peer_ack_delay: options.peer_ack_delay, ..shape };
         let now = options.origin + options.start.since_start();
-        let law = options.law.build(PathStart::new(now, shape.datagram));
+        let law = options.law.build(PathStart::new(now, shape.datagram).with_anchor(options.anchor));
         let control = Control::new(now, law, options.anchor, shape.datagram);
         Self {
             sender: Sender::new(shape, options.origin, now, control),

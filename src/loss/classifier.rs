@@ -1,0 +1,79 @@
+//! What a loss means: scatter, burst or congestion.
+//!
+//! ```text
+//! raised    = queue seen by the packets acknowledged around it > max(floor / 8, 1 ms)
+//! clustered = losses among the last 64 packets > e + 2 · sqrt(e) + 1, e = 64 · scatter rate
+//!
+//! persistent congestion (RFC 9002 §7.6)      -> persistent
+//! raised and clustered                       -> congestion
+//! clustered, not raised                      -> burst
+//! otherwise                                  -> scatter
+//! ```
+//! The scatter rate is the fraction lost while the queue is not raised (mean with weight 1/1024).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::signal::{Ack, Delay, Loss, Verdict, VerdictKind};
+
+/// Tells kinds of loss apart.
+#[derive(Debug, Clone, Default)]
+pub struct Classifier {
+    delay: Delay,
+    /// Fates of the last packets, `true` for a loss.
+    fates: VecDeque<bool>,
+    losses: u32,
+    /// Losses per million packets while the queue is low.
+    scatter_ppm: u32,
+}
+
+impl Classifier {
+    /// Takes in what an ACK frame acknowledged.
+    pub fn on_ack(&mut self, ack: &Ack) {
+        self.delay = ack.delay;
+        for _ in 0..ack.packets {
+            self.note(false);
+        }
+    }
+
+    /// Decides what a loss means.
+    pub fn on_loss(&mut self, loss: &Loss<'_>) -> Option<Verdict> {
+        let newest = loss.packets.last()?.sent;
+        for _ in loss.packets {
+            self.note(true);
+        }
+        let kind = match (loss.persistent, self.is_raised(), self.is_clustered()) {
+            (true, ..) => VerdictKind::Persistent,
+            (false, true, true) => VerdictKind::Congestion,
+            (false, false, true) => VerdictKind::Burst,
+            (false, _, false) => VerdictKind::Scatter,
+        };
+        Some(Verdict { now: loss.now, kind, newest, bytes: loss.bytes })
+    }
+
+    fn note(&mut self, is_lost: bool) {
+        self.fates.push_back(is_lost);
+        self.losses += u32::from(is_lost);
+        if self.fates.len() > WINDOW {
+            self.losses -= u32::from(self.fates.pop_front() == Some(true));
+        }
+        if !self.is_raised() {
+            let sample = if is_lost { 1_000_000 } else { 0 };
+            self.scatter_ppm = (self.scatter_ppm * 1023 + sample) / 1024;
+        }
+    }
+
+    fn is_raised(&self) -> bool {
+        self.delay.queue > (self.delay.floor / 8).max(LEAST_QUEUE)
+    }
+
+    fn is_clustered(&self) -> bool {
+        // In thousandths of a packet.
+        let expected = WINDOW as u32 * self.scatter_ppm / 1000;
+        let spread = (expected * 1000).isqrt();
+        self.losses * 1000 > expected + 2 * spread + 1000
+    }
+}
+
+const WINDOW: usize = 64;
+const LEAST_QUEUE: Duration = Duration::from_millis(1);
