@@ -21,6 +21,13 @@ impl Histogram {
         self.count += 1;
     }
 
+    /// What was counted since it was `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let buckets = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now - then).collect();
+        Self { buckets, count: self.count - earlier.count }
+    }
+
     /// The least time, rounded down to its bucket, below or at which `percent` of all times lie; zero
     /// if there are none.
     pub fn percentile(&self, percent: u64) -> Span {
@@ -95,5 +102,8 @@ mod tests {
         assert_eq!(histogram.percentile(50), Span::from_picos(10));
         assert_eq!(histogram.percentile(95), Span::from_picos(19));
         assert_eq!(histogram.percentile(100), Span::from_picos(20));
+        let earlier = histogram.clone();
+        histogram.add(Span::from_picos(7));
+        assert_eq!(histogram.since(&earlier).percentile(50), Span::from_picos(7));
     }
 }

@@ -14,12 +14,14 @@
 //! | `laws`       | which controllers are at hand? |
 //! | `scenario`   | how does a topology with a seed become a run? |
 //! | `metrics`    | how well did it go? |
+//! | `dumbbell`   | how do flows share a bottleneck? |
 //! | `trace`      | what happened in between? |
 //! | `quinn_bbr`  | what slows quinn's BBR? |
 //! | `published`  | which paths have published figures? |
 //! | `world`, `host`, `port`, `queue`, `packet` | the machinery |
 #![forbid(unsafe_code)]
 
+pub mod dumbbell;
 pub mod histogram;
 pub mod host;
 pub mod laws;

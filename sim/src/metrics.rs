@@ -20,7 +20,7 @@
 
 use serde::{Deserialize, Serialize};
 use warplink::{Span, Time, Transfer, oracle};
-use warpunits::Bytes;
+use warpunits::{Bytes, Rate};
 
 use crate::host::{bare, tcp};
 use crate::scenario::{self, Run};
@@ -132,6 +132,10 @@ pub struct LinkReport {
     pub random_losses: u64,
     /// J_S: jitter σ over the time that a full packet takes to send.
     pub jitter_per_packet: f64,
+    /// Wire bytes that waited at each sample; empty without samples.
+    pub queued_series: Vec<u64>,
+    /// Wire bytes that had left by each sample; empty without samples.
+    pub sent_series: Vec<u64>,
 }
 
 /// What was looked at during a run.
@@ -141,19 +145,29 @@ pub(crate) struct Samples {
     pub moments: Vec<Time>,
     /// Stream bytes received, by flow and moment.
     pub received: Vec<Vec<Bytes>>,
+    /// Wire bytes that waited, by link and moment.
+    pub queued: Vec<Vec<Bytes>>,
+    /// Wire bytes that had left, by link and moment.
+    pub sent: Vec<Vec<Bytes>>,
     /// Bytes dropped early, by flow; `None` where the run ended before.
     pub early_drops: Vec<Option<Bytes>>,
 }
 
 impl Samples {
-    pub fn new(flows: usize) -> Self {
-        Self { moments: Vec::new(), received: vec![Vec::new(); flows], early_drops: vec![None; flows] }
+    pub fn new(flows: usize, links: usize) -> Self {
+        Self {
+            moments: Vec::new(),
+            received: vec![Vec::new(); flows],
+            queued: vec![Vec::new(); links],
+            sent: vec![Vec::new(); links],
+            early_drops: vec![None; flows],
+        }
     }
 }
 
 pub(crate) fn report(run: &mut Run<'_>, samples: &Samples, end: Time) -> Report {
     let flows: Vec<_> = (0..run.flows.len()).map(|flow| flow_report(run, samples, flow, end)).collect();
-    let links = (0..run.ports.len()).map(|place| link_report(run, place, end)).collect();
+    let links = (0..run.ports.len()).map(|place| link_report(run, samples, place, end)).collect();
     let goodputs: Vec<_> = flows.iter().map(|flow| to_f64(flow.goodput_bps)).collect();
     let last_start = run.topology.flows.iter().map(|flow| flow.start).max().unwrap_or_default();
     Report {
@@ -229,7 +243,7 @@ struct Drops {
     bytes: Bytes,
 }
 
-fn link_report(run: &mut Run<'_>, place: usize, end: Time) -> LinkReport {
+fn link_report(run: &mut Run<'_>, samples: &Samples, place: usize, end: Time) -> LinkReport {
     let (name, link) = run.topology.links.iter().nth(place).expect("a port per link");
     let port = run.world.port(run.ports[place]);
     let stats = port.stats(end);
@@ -250,7 +264,17 @@ fn link_report(run: &mut Run<'_>, place: usize, end: Time) -> LinkReport {
         overflow_drops: stats.overflow_drops,
         random_losses: stats.random_losses,
         jitter_per_packet: ratio(sigma.as_picos(), packet.as_picos()),
+        queued_series: samples.queued[place].iter().map(|bytes| bytes.get()).collect(),
+        sent_series: samples.sent[place].iter().map(|bytes| bytes.get()).collect(),
     }
+}
+
+/// Stream bytes per second that a link carries in full datagrams of the QUIC host.
+pub fn stream_rate(wire: Rate, datagram: u16) -> Rate {
+    let datagram = Bytes::new(datagram.into());
+    let (stream, packet) = ((datagram - STREAM_OVERHEAD).get(), (datagram + HEADERS).get());
+    let bytes = u128::from(wire.as_bytes_per_sec()) * u128::from(stream) / u128::from(packet);
+    Rate::bytes_per_sec(u64::try_from(bytes).expect("less than the wire's"))
 }
 
 fn oracle_bps(run: &Run<'_>, index: usize) -> Option<u64> {
@@ -340,7 +364,7 @@ fn nanos(time: Span) -> u64 {
     time.as_picos().div_ceil(1_000)
 }
 
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { to_f64(part) / to_f64(whole) }
 }
 
@@ -378,7 +402,7 @@ mod tests {
 
     /// Two flows sampled every 100 ms, whose rates are equal from `fair_from` on.
     fn samples(fair_from: u64, until: u64) -> Samples {
-        let mut samples = Samples::new(2);
+        let mut samples = Samples::new(2, 0);
         let mut received = [Bytes::ZERO; 2];
         for n in 1..=until {
             let shares = if n < fair_from { [9, 1] } else { [5, 5] };
@@ -397,6 +421,12 @@ mod tests {
         let found = convergence(&samples(21, 200), Time::START).expect("it converges");
         assert!((2_500..=3_000).contains(&(found.as_picos() / 1_000_000_000)), "{found:?}");
         assert_eq!(convergence(&samples(21, 60), Time::START), None, "not for 5 s");
+    }
+
+    #[test]
+    fn stream_bytes_are_what_headers_leave_of_the_wire() {
+        // 1420 of each 1518 bytes of 12.5 MB/s.
+        assert_eq!(stream_rate(Rate::mbps(100), 1452), Rate::bytes_per_sec(11_693_017));
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub fn preset(name: &str) -> Option<String> {
 
 /// Presets that are no cell of the grid, by name: written by hand, not by `warp sim presets`.
 pub const WRITTEN: &[(&str, &str)] = &[
+    ("capacity-100m-20m-100m", include_str!("../scenarios/capacity-100m-20m-100m.json")),
+    ("outages-3x200ms", include_str!("../scenarios/outages-3x200ms.json")),
+    ("clean-100m-40ms-240MB", include_str!("../scenarios/clean-100m-40ms-240MB.json")),
     ("request-staircase-14480", include_str!("../scenarios/request-staircase-14480.json")),
     ("request-staircase-14481", include_str!("../scenarios/request-staircase-14481.json")),
 ];
@@ -225,8 +228,8 @@ impl Cell {
         Topology::read(&self.id, &self.to_json()).expect("cells make topologies")
     }
 
-    /// The `n`-th path around this one: rate, RTT, loss and jitter between half and twice as much, each
-    /// drawn on its own.
+    /// The `n`-th path around this one: rate, RTT, size, loss and jitter between half and twice as much,
+    /// each drawn on its own; as often less as more.
     #[must_use]
     pub fn around(&self, seed: u64, n: u64) -> Self {
         let stream = RandomStream::new(seed, AROUND);
@@ -254,13 +257,18 @@ impl Cell {
             loss_ack: loss(3, self.loss_ack),
             sigma_data: time(4, self.sigma_data),
             sigma_ack: time(5, self.sigma_ack),
+            bytes: Bytes::new(scale(6, self.bytes.get())),
             ..self.clone()
         }
     }
 
     /// The figure that was published for this cell and law.
     pub fn published(&self, law: &LawSpec) -> Option<Figure> {
-        let published_as = crate::laws::find(law.name())?.published_as?;
+        self.published_as(crate::laws::find(law.name())?.published_as?)
+    }
+
+    /// The figure that was published for this cell and the law that the reference calls `published_as`.
+    pub fn published_as(&self, published_as: &str) -> Option<Figure> {
         let figures: Grid<Value> = serde_json::from_str(FIGURES).expect("the figures are well formed");
         let plain = self.id.trim_end_matches("-fifo").trim_end_matches("-reorder");
         let cell = figures.cells.iter().find(|cell| cell["id"] == self.id || cell["id"] == plain)?;

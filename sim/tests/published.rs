@@ -5,6 +5,7 @@ use std::path::Path;
 
 use warpsim::published::{WRITTEN, cells, preset};
 use warpsim::topology::{LawSpec, Topology};
+use warpunits::Bytes;
 
 #[test]
 fn the_presets_are_current() {
@@ -53,6 +54,11 @@ fn published_figures_stand_beside_their_cells() {
     assert_eq!(figure("jitter-5ms-loss-1pct-fifo", "quinn-cubic").as_deref(), Some("< 20"));
     assert_eq!(figure("wireless-lte-30ms", "quinn-bbr").as_deref(), Some("56 to 178"));
     assert_eq!(figure("clean-1g-2ms", "fixed"), None);
+    let warprate = |id: &str| {
+        let cell = cells().into_iter().find(|cell| cell.id == id).unwrap();
+        cell.published_as("warprate").and_then(|figure| figure.mbps)
+    };
+    assert_eq!((warprate("jitter-200ms-fifo"), warprate("rtt-5ms")), (Some(91.0), None));
     assert_eq!(figure("rtt-5ms", "quinn-cubic"), None);
 }
 
@@ -66,6 +72,7 @@ fn paths_around_a_cell_are_within_a_factor_of_two_and_follow_from_their_seed() {
             let (rate, base) = (near.rate.as_bits_per_sec(), cell.rate.as_bits_per_sec());
             assert!(rate >= base / 2 - 8 && rate <= base * 2, "{} {}", near.rate, cell.rate);
             assert!(near.sigma_data <= cell.sigma_data * 2);
+            assert!(near.bytes.times(2) + Bytes::new(2) >= cell.bytes && near.bytes <= cell.bytes.times(2));
             assert_eq!(near.topology().links.get("bottleneck").unwrap().rate, near.rate);
         }
     }

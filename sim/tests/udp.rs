@@ -11,6 +11,8 @@ use warpsim::host::udp::{Pattern, Sink, UdpOptions, UdpSender};
 use warpsim::packet::HostId;
 use warpsim::port::Port;
 use warpsim::queue::{Fifo, Limit};
+use warpsim::scenario::{self, Options};
+use warpsim::topology::Topology;
 use warpsim::world::World;
 use warpunits::{Bytes, Rate};
 
@@ -70,4 +72,33 @@ fn random_bursts_follow_their_seed_and_mean() {
         let packets = run(seed).0;
         assert!((45_000..55_000).contains(&packets), "{packets}");
     }
+}
+
+#[test]
+fn samples_of_a_link_tell_what_left_and_what_waits() {
+    // Twice what the link carries: 1.25 MB/s leave and as much stays behind, until 100 kB wait. The flow
+    // beside it keeps the run going, for cross traffic does not.
+    let text = r#"{
+        "name": "overload", "duration": "1 s",
+        "links": {
+            "down": { "rate": "10 Mbit/s", "delay": "1 ms", "buffer": "100 kB" },
+            "there": { "rate": "1 Mbit/s", "delay": "1 ms" },
+            "back": { "rate": "1 Mbit/s", "delay": "1 ms" }
+        },
+        "flows": [
+            { "host": "udp", "rate": "20 Mbit/s", "forward": ["down"] },
+            { "host": "bare", "law": "fixed", "forward": ["there"], "reverse": ["back"] }
+        ]
+    }"#;
+    let topology = Topology::read("overload", text).expect("a topology");
+    let sampled = Options { sample_every: Some(ms(40)), ..Options::default() };
+    let link = &scenario::run(&topology, &sampled).expect("it runs").links[0];
+    assert_eq!((link.sent_series.len(), link.queued_series.len()), (24, 24), "none at the end of the run");
+    for (n, (sent, queued)) in (1..).zip(link.sent_series.iter().zip(&link.queued_series)) {
+        let full_packets = |expected: u64| expected.saturating_sub(2 * 1518)..=expected + 1518;
+        assert!(full_packets(50_000 * n).contains(sent), "{sent} after {n} samples");
+        assert!(full_packets((50_000 * n).min(100_000)).contains(queued), "{queued} after {n} samples");
+    }
+    let link = &scenario::run(&topology, &Options::default()).expect("it runs").links[0];
+    assert!(link.sent_series.is_empty() && link.queued_series.is_empty());
 }

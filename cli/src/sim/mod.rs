@@ -1,6 +1,7 @@
 //! `warp sim`: the simulator's commands.
 
 mod check;
+mod floors;
 mod list;
 mod presets;
 mod published;
@@ -27,6 +28,8 @@ pub enum Command {
     List,
     /// Run the published cells for each law, beside the published figures and the oracle.
     Published(published::Args),
+    /// Hold a law against what it must reach: transfers and steady states, with a floor and a goal each.
+    Floors(floors::Args),
     /// Compare the simulator with the same code on real sockets, over the same path.
     #[cfg(unix)]
     Reality(reality::Args),
@@ -42,6 +45,7 @@ impl Command {
             Self::Check(args) => args.run(),
             Self::List => list::run(),
             Self::Published(args) => args.run(),
+            Self::Floors(args) => args.run(),
             #[cfg(unix)]
             Self::Reality(args) => args.run(),
             Self::Presets(args) => args.run(),
@@ -76,4 +80,10 @@ fn write(file: &PathBuf, text: &str) -> anyhow::Result<()> {
 /// Megabits per second.
 fn mbps(bits_per_sec: u64) -> f64 {
     bits_per_sec as f64 / 1e6
+}
+
+/// The middle value, the lower of two.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use warpsim::topology::{HostKind, LawSpec, Topology};
 use warpunits::Bytes;
 
 use super::state::{Outcome, State};
-use super::{mbps, workers};
+use super::{mbps, median, workers};
 
 /// Which cells to run, and how.
 #[derive(clap::Args)]
@@ -326,12 +326,6 @@ fn around_table(rows: &[Row], jobs: &[Job], outcomes: &[Outcome]) -> anyhow::Res
     }
     println!("goodput over the oracle's\n{table}");
     Ok(serde_json::to_string_pretty(&json)? + "\n")
-}
-
-/// The middle value, the lower of two.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
 const QUICK_BYTES: Bytes = Bytes::mb(100);

@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
             ports,
             flows: Vec::new(),
             origin,
-            samples: Samples::new(topology.flows.len()),
+            samples: Samples::new(topology.flows.len(), topology.links.iter().len()),
         };
         for (index, flow) in topology.flows.iter().enumerate() {
             let spec = options.law.clone().or_else(|| flow.law.clone()).unwrap_or_default();
@@ -275,6 +275,11 @@ impl<'a> Run<'a> {
                 for flow in 0..self.flows.len() {
                     let received = self.progress(flow).0.received;
                     self.samples.received[flow].push(received);
+                }
+                for (place, port) in self.ports.iter().enumerate() {
+                    let port = self.world.port(*port);
+                    self.samples.queued[place].push(port.queued(moment));
+                    self.samples.sent[place].push(port.stats(moment).sent);
                 }
             }
         }

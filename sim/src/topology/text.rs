@@ -115,6 +115,17 @@ pub enum Buffer {
     Packets(usize),
 }
 
+/// As it is read.
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bdp(Multiple(millionths)) => write!(f, "{} BDP", decimal(*millionths, 1_000_000)),
+            Self::Bytes(bytes) => write!(f, "{} B", bytes.get()),
+            Self::Packets(packets) => write!(f, "{packets} packets"),
+        }
+    }
+}
+
 impl Text for Buffer {
     const EXPECTED: &'static str = "a buffer such as `4 BDP`, `500 kB` or `100 packets`";
 
@@ -247,6 +258,9 @@ mod tests {
         assert_eq!(Buffer::from_text("500 kB"), Some(Buffer::Bytes(Bytes::kb(500))));
         assert_eq!(Buffer::from_text("100 packets"), Some(Buffer::Packets(100)));
         assert_eq!(Buffer::from_text("10 ms"), None);
+        for text in ["0.25 BDP", "500 B", "100 packets"] {
+            assert_eq!(Buffer::from_text(text).map(|buffer| buffer.to_string()), Some(text.to_owned()));
+        }
     }
 
     #[test]
