@@ -15,6 +15,8 @@ pub(super) struct Point {
     /// Arrival of the ACK frame.
     pub acked_at: Instant,
     delivered: Bytes,
+    /// Bytes lost that no queue dropped.
+    scattered: Bytes,
 }
 
 impl Point {
@@ -22,13 +24,14 @@ impl Point {
         self.acked_at.saturating_duration_since(self.sent_at)
     }
 
-    pub fn of(ack: &Ack) -> Self {
+    pub fn of(ack: &Ack, scattered: Bytes) -> Self {
         let newest = &ack.newest;
         Self {
             sent_at: newest.sent,
             sent: newest.delivered + newest.lost + newest.tx_in_flight,
             acked_at: ack.now,
             delivered: ack.delivered,
+            scattered,
         }
     }
 }
@@ -38,6 +41,7 @@ impl Point {
 pub(super) struct Span {
     pub sent: Bytes,
     pub delivered: Bytes,
+    pub scattered: Bytes,
     pub send_time: Duration,
     pub ack_time: Duration,
 }
@@ -47,6 +51,7 @@ impl Span {
         Self {
             sent: to.sent - from.sent,
             delivered: to.delivered - from.delivered,
+            scattered: to.scattered - from.scattered,
             send_time: to.sent_at.saturating_duration_since(from.sent_at),
             ack_time: to.acked_at.saturating_duration_since(from.acked_at),
         }
@@ -60,7 +65,7 @@ impl Span {
     /// The rate at which it arrived, lost packets counted as arrived up to a share of what arrived:
     /// a scatter loss takes its place in the bottleneck like any packet.
     pub fn arrival(&self) -> Rate {
-        self.sent.min(self.delivered * MOST_CREDIT).max(self.delivered) / self.ack_time
+        (self.delivered + self.scattered).min(self.delivered * MOST_CREDIT) / self.ack_time
     }
 }
 

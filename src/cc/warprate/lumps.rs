@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::evidence::{Point, Span};
+use crate::units::Rate;
 
 /// The points of the present epoch, thinned out.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +41,12 @@ impl Lumps {
         self.least_rtt
     }
 
+    /// The fastest delivery between two points: what a bottleneck lets through at most.
+    pub fn peak(&self) -> Rate {
+        let steps = self.points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
+        steps.map(|step| step.delivered / step.ack_time).max().unwrap_or(Rate::MAX)
+    }
+
     /// The longest silence beyond what then arrived.
     pub fn largest(&self) -> Duration {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return Duration::ZERO };
@@ -61,6 +68,6 @@ impl Lumps {
 }
 
 /// Steps of an epoch that tell its lumps.
-pub(super) const LEAST_POINTS: usize = 4;
+const LEAST_POINTS: usize = 4;
 const MOST_POINTS: usize = 64;
 const EPOCH_OVER_LUMP: u32 = 16;

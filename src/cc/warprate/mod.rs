@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::evidence::{Point, Span};
-use self::lumps::{LEAST_POINTS, Lumps};
+use self::lumps::Lumps;
 use super::random::Random;
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Plan, Rtt, Sent, Verdict, VerdictKind};
@@ -25,18 +25,17 @@ pub struct WarpRate {
     epochs: VecDeque<Point>,
     last: Option<Point>,
     lumps: Lumps,
-    restore: Option<Rate>,
+    slowdown: Option<Slowdown>,
+    arrivals: VecDeque<Rate>,
     least: VecDeque<Duration>,
     delivered: Bytes,
+    scattered: Bytes,
     rtt: Option<Rtt>,
     floor: Duration,
     noise: Duration,
     queue: Duration,
     /// Delay above the floor that did not answer to our rate.
     foreign: Duration,
-    /// Fall of the queue that our slowing down should have brought, and the queue when it began.
-    expected_fall: Duration,
-    fall_from: Duration,
     cut_at: Option<Instant>,
     /// Gain successes in a row.
     successes: u32,
@@ -54,6 +53,17 @@ enum Phase {
     Judge { since: Instant, until: Instant, gain_milli: u32, first: Option<Point>, queue: Duration },
     /// Half rate.
     Trim { until: Instant, gain_milli: u32 },
+}
+
+/// Our slowing down because of a queue.
+#[derive(Debug, Clone, Copy)]
+struct Slowdown {
+    /// Delay above the floor at its begin.
+    from: Duration,
+    /// By how much the delay should have fallen since.
+    expected: Duration,
+    /// The rate at its begin.
+    rate: Rate,
 }
 
 /// The first packets that left together.
@@ -88,16 +98,16 @@ impl WarpRate {
             epochs: VecDeque::new(),
             last: None,
             lumps: Lumps::default(),
-            restore: None,
+            slowdown: None,
+            arrivals: VecDeque::new(),
             least: VecDeque::new(),
             delivered: Bytes::ZERO,
+            scattered: Bytes::ZERO,
             rtt: None,
             floor: Duration::ZERO,
             noise: Duration::ZERO,
             queue: Duration::ZERO,
             foreign: Duration::ZERO,
-            expected_fall: Duration::ZERO,
-            fall_from: Duration::ZERO,
             cut_at: None,
             successes: 0,
             failures: 0,
@@ -132,10 +142,13 @@ impl WarpRate {
             return;
         };
         self.lumps.add(point);
+        let span = Span::between(&first, &point);
         if !self.lumps.is_conclusive() {
+            let peak = self.lumps.peak();
+            self.set_rate(peak);
             return;
         }
-        let span = Span::between(&first, &point);
+        self.rate = self.anchor;
         if span.arrival() < span.pace() * Gain::percent(90) {
             self.set_rate(span.arrival());
         }
@@ -144,14 +157,13 @@ impl WarpRate {
     }
 
     fn cruise(&mut self, soon: bool) {
-        let epochs_left = if soon { 0 } else { self.random.between(5, 9) };
+        let epochs_left = if soon { 0 } else { self.random.between(5, 9) * self.failures.clamp(1, 3) };
         self.phase = Phase::Cruise { epochs_left };
     }
 
     fn on_epoch(&mut self, point: Point, app_limited: bool) {
         let window = Span::between(&self.epochs[0], &point);
         let recent = Span::between(self.epochs.back().expect("not empty"), &point);
-        let _ = recent;
         let above = self.lumps.least_rtt().saturating_sub(self.floor);
         self.least.push_back(above);
         if self.least.len() > 4 {
@@ -164,9 +176,9 @@ impl WarpRate {
         if self.epochs.len() > EVIDENCE_EPOCHS {
             self.epochs.pop_front();
         }
-        let before = self.rate;
         let arrival = window.arrival();
         let target = self.target_queue();
+        self.check_foreign(&recent, above, target);
         let u = self.answer_milli(target);
         let epoch = self.epoch();
         let next = arrival * Gain::ratio((1000 + u) as u32, 1000);
@@ -175,7 +187,6 @@ impl WarpRate {
         } else if !app_limited && next > self.rate {
             self.set_rate(next);
         }
-        self.check_foreign(before, u, epoch, target);
         self.advance(point, epoch, target, app_limited);
     }
 
@@ -186,28 +197,31 @@ impl WarpRate {
     }
 
     /// A queue that does not drain when we slow down is not ours.
-    fn check_foreign(&mut self, before: Rate, u: i64, epoch: Duration, target: Duration) {
-        if u >= 0 || self.queue <= target {
-            self.expected_fall = Duration::ZERO;
-            self.fall_from = self.queue;
+    fn check_foreign(&mut self, recent: &Span, above: Duration, target: Duration) {
+        self.arrivals.push_back(recent.arrival());
+        if self.arrivals.len() > 8 {
+            self.arrivals.pop_front();
+        }
+        if self.queue <= target {
+            self.slowdown = None;
             return;
         }
-        if self.expected_fall.is_zero() {
-            self.fall_from = self.queue;
-            self.restore = Some(before);
-        }
-        self.expected_fall += epoch * u32::try_from(-u).expect("negative") / 1000;
-        let fallen = self.fall_from.saturating_sub(self.queue);
-        if self.expected_fall > (self.queue / 2).max(target) {
-            if fallen < self.expected_fall / 4 {
+        let capacity = self.arrivals.iter().copied().max().unwrap_or(self.rate);
+        let Some(slow) = &mut self.slowdown else {
+            self.slowdown = Some(Slowdown { from: above, expected: Duration::ZERO, rate: self.rate });
+            return;
+        };
+        slow.expected += recent.send_time.saturating_sub(recent.sent / capacity);
+        let fallen = slow.from.saturating_sub(above);
+        if slow.expected > (self.queue / 2).max(target) {
+            if std::env::var("DBG").is_ok() { eprintln!("{:p} test rate {:.2} arrival {:.2} cap {:.2} above {above:?} queue {:?} foreign {:?} expected {:?} fallen {fallen:?}", &self.datagram, self.rate.as_mbps_f64(), recent.arrival().as_mbps_f64(), capacity.as_mbps_f64(), self.queue, self.foreign, slow.expected); }
+            if fallen < slow.expected / 4 {
                 self.foreign += self.queue;
                 self.queue = Duration::ZERO;
-                if let Some(rate) = self.restore {
-                    self.set_rate(rate);
-                }
+                let rate = slow.rate;
+                self.set_rate(rate);
             }
-            self.expected_fall = Duration::ZERO;
-            self.fall_from = self.queue;
+            self.slowdown = None;
         }
     }
 
@@ -285,7 +299,7 @@ impl WarpRate {
     fn window(&self) -> Bytes {
         let Some(rtt) = self.rtt else { return BLIND };
         if let Phase::Start { .. } = self.phase {
-            let grown = if self.lumps.points.len() > LEAST_POINTS { self.delivered.times(3) } else { Bytes::ZERO };
+            let grown = if self.lumps.points.len() > 1 { self.delivered.times(3) } else { Bytes::ZERO };
             return BLIND + grown;
         }
         let rate = self.rate.min(self.anchor);
@@ -302,7 +316,7 @@ impl RateLaw for WarpRate {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        let point = Point::of(ack);
+        let point = Point::of(ack, self.scattered);
         self.delivered = ack.delivered;
         self.rtt = Some(ack.rtt);
         self.floor = ack.delay.floor;
@@ -330,7 +344,11 @@ impl RateLaw for WarpRate {
     fn on_verdict(&mut self, verdict: &Verdict) {
         match verdict.kind {
             VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent => {}
-            _ => return,
+            VerdictKind::Scatter => {
+                self.scattered += verdict.bytes;
+                return;
+            }
+            VerdictKind::Burst => return,
         }
         if self.cut_at.is_some_and(|at| verdict.newest <= at) {
             return;
