@@ -14,15 +14,21 @@ pub(super) struct Lumps {
     pub points: Vec<Point>,
     least_rtt: Duration,
     spacing: Duration,
+    last: Option<Point>,
+    peak: Rate,
 }
 
 impl Lumps {
     pub fn new(first: Point) -> Self {
-        Self { points: vec![first], least_rtt: first.rtt(), spacing: Duration::ZERO }
+        Self { points: vec![first], least_rtt: first.rtt(), spacing: Duration::ZERO, last: Some(first), peak: Rate::ZERO }
     }
 
     pub fn add(&mut self, point: Point) {
         self.least_rtt = self.least_rtt.min(point.rtt());
+        if let Some(last) = self.last.replace(point) {
+            let step = Span::between(&last, &point);
+            self.peak = self.peak.max(step.delivered / step.ack_time);
+        }
         if self.points.last().is_none_or(|last| last.acked_at + self.spacing <= point.acked_at) {
             self.points.push(point);
         }
@@ -43,8 +49,7 @@ impl Lumps {
 
     /// The fastest delivery between two points: what a bottleneck lets through at most.
     pub fn peak(&self) -> Rate {
-        let steps = self.points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
-        steps.map(|step| step.delivered / step.ack_time).max().unwrap_or(Rate::MAX)
+        self.peak
     }
 
     /// The longest silence beyond what then arrived.

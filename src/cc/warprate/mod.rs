@@ -62,6 +62,7 @@ struct Slowdown {
     from: Duration,
     /// By how much the delay should have fallen since.
     expected: Duration,
+    epochs: u32,
     /// The rate at its begin.
     rate: Rate,
 }
@@ -181,9 +182,10 @@ impl WarpRate {
         self.check_foreign(&recent, above, target);
         let u = self.answer_milli(target);
         let epoch = self.epoch();
-        let next = arrival * Gain::ratio((1000 + u) as u32, 1000);
+        let cap = self.arrivals.iter().copied().max().unwrap_or(self.rate);
+        let next = (arrival * Gain::ratio((1000 + u) as u32, 1000)).max(cap * Gain::percent(70));
         if self.queue > target {
-            self.set_rate(next.min(self.rate * Gain::ratio((1000 + u) as u32, 1000)));
+            self.set_rate(next.min(self.rate));
         } else if !app_limited && next > self.rate {
             self.set_rate(next);
         }
@@ -198,6 +200,9 @@ impl WarpRate {
 
     /// A queue that does not drain when we slow down is not ours.
     fn check_foreign(&mut self, recent: &Span, above: Duration, target: Duration) {
+        if recent.pace() > recent.arrival() * Gain::percent(125) {
+            self.arrivals.clear();
+        }
         self.arrivals.push_back(recent.arrival());
         if self.arrivals.len() > 8 {
             self.arrivals.pop_front();
@@ -208,12 +213,13 @@ impl WarpRate {
         }
         let capacity = self.arrivals.iter().copied().max().unwrap_or(self.rate);
         let Some(slow) = &mut self.slowdown else {
-            self.slowdown = Some(Slowdown { from: above, expected: Duration::ZERO, rate: self.rate });
+            self.slowdown = Some(Slowdown { from: above, expected: Duration::ZERO, epochs: 0, rate: self.rate });
             return;
         };
         slow.expected += recent.send_time.saturating_sub(recent.sent / capacity);
         let fallen = slow.from.saturating_sub(above);
-        if slow.expected > (self.queue / 2).max(target) {
+        slow.epochs += 1;
+        if slow.expected > self.queue.max(target) && slow.epochs >= TEST_EPOCHS {
             if std::env::var("DBG").is_ok() { eprintln!("{:p} test rate {:.2} arrival {:.2} cap {:.2} above {above:?} queue {:?} foreign {:?} expected {:?} fallen {fallen:?}", &self.datagram, self.rate.as_mbps_f64(), recent.arrival().as_mbps_f64(), capacity.as_mbps_f64(), self.queue, self.foreign, slow.expected); }
             if fallen < slow.expected / 4 {
                 self.foreign += self.queue;
@@ -389,6 +395,7 @@ impl RateLaw for WarpRate {
     }
 }
 
+const TEST_EPOCHS: u32 = 4;
 const BLIND: Bytes = Bytes::new(106_000);
 const LEAST_TRAIN: Bytes = Bytes::new(30_000);
 const FIRST_READING: Duration = Duration::from_millis(4);
