@@ -23,7 +23,7 @@ fn full_pipe(start: Instant) -> Control {
     let mut control = Control::new(start, law, Rate::gbps(10), DATAGRAM);
     for i in 0..IN_FLIGHT {
         let sent = departure(start, i);
-        control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose: Purpose::Data });
+        control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose: Purpose::Data, number: None });
     }
     control
 }
@@ -49,7 +49,12 @@ fn control(c: &mut Criterion) {
         b.iter(|| {
             i += 1;
             let sent = departure(start, i);
-            control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose: Purpose::Data });
+            control.on_feedback(&Feedback::Sent {
+                sent,
+                bytes: DATAGRAM,
+                purpose: Purpose::Data,
+                number: None,
+            });
         });
     });
     c.bench_function("one release decision", |b| {

@@ -252,7 +252,7 @@ impl RateLaw for Bbr3 {
 
     fn on_verdict(&mut self, verdict: &Verdict) {
         match verdict.kind {
-            VerdictKind::Mark => self.handle_mark(verdict.now),
+            VerdictKind::Mark => self.handle_mark(verdict.now, verdict.packets),
         }
     }
 

@@ -409,7 +409,7 @@ proptest! {
                 }),
                 4 => law.on_undo(&Undo { now, packet }),
                 5 => law.on_mtu(Bytes::new(1200 + rate % 60_000)),
-                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, bytes: Bytes::ZERO }),
+                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, packets: 1, bytes: Bytes::ZERO }),
             }
             let plan = law.plan(now);
             prop_assert!(!plan.rate.is_zero() && plan.window >= law.datagram.times(2), "{plan:?}");
