@@ -202,7 +202,7 @@ fn read_ack(payload: &[u8], mut note: impl FnMut(u64, u64)) -> Option<u64> {
     let more = varint(&mut fields)?;
     let mut smallest = largest.checked_sub(varint(&mut fields)?)?;
     note(smallest, largest);
-    for i in 0..more {
+    for i in 1..=more {
         // §19.3.1: the gap counts from one below the last range, less one.
         largest = smallest.checked_sub(varint(&mut fields)?)?.checked_sub(2)?;
         smallest = largest.checked_sub(varint(&mut fields)?)?;
@@ -327,7 +327,7 @@ mod tests {
     fn a_frame_of_many_ranges_adds_a_bounded_number_of_lines() {
         let ranges: Vec<_> = (0..700).rev().map(|i| (2 * i, 2 * i)).collect();
         let (read, ce_count) = read(&write_ack(&ranges, Some([1, 2, 3]), 0));
-        assert_eq!((&read[..], ce_count), (&ranges[..=MOST_RANGES as usize], Some(3)));
+        assert_eq!((&read[..], ce_count), (&ranges[..64], Some(3)));
     }
 
     prop_compose! {

@@ -168,11 +168,14 @@ fn a_law_hears_nothing_of_packets_that_another_path_lost() {
     }
 }
 
-/// CUBIC, and its window before and after each loss and undo.
+/// What a law was told, and its window before and after.
+type Note = (&'static str, Bytes, Bytes);
+
+/// CUBIC, noting each loss and undo.
 #[derive(Debug, Clone)]
 struct Noting {
     law: Cubic,
-    windows: Arc<Mutex<Vec<(&'static str, Bytes, Bytes)>>>,
+    notes: Arc<Mutex<Vec<Note>>>,
 }
 
 impl Noting {
@@ -180,7 +183,7 @@ impl Noting {
         let before = self.law.plan(now).window;
         tell(&mut self.law);
         let after = self.law.plan(now).window;
-        self.windows.lock().expect("no test panicked in a law").push((event, before, after));
+        self.notes.lock().expect("no test panicked in a law").push((event, before, after));
     }
 }
 
@@ -216,16 +219,16 @@ impl RateLaw for Noting {
 
 #[test]
 fn cubic_takes_a_spurious_reduction_back() {
-    let windows = Arc::new(Mutex::new(Vec::new()));
-    let noted = windows.clone();
-    let law = Law::custom(move |start: PathStart| Noting { law: Cubic::new(start), windows: noted.clone() });
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let noted = notes.clone();
+    let law = Law::custom(move |start: PathStart| Noting { law: Cubic::new(start), notes: noted.clone() });
     let mut pair = settled(ms(20), fixed(Rate::mbps(10)), setup(law));
     // In the first round trip, where ten packets leave within half of it.
     pair.fate = delaying(3, ms(25));
     pair.download(1_000_000);
     assert!(pair.run_until(ms(5_000), |pair| pair.client.is_finished));
-    let windows = windows.lock().expect("no test panicked in a law").clone();
-    let [("loss", full, reduced), ("undo", before, restored)] = windows[..] else { panic!("{windows:?}") };
+    let notes = notes.lock().expect("no test panicked in a law").clone();
+    let [("loss", full, reduced), ("undo", before, restored)] = notes[..] else { panic!("{notes:?}") };
     // RFC 9438 §4.6, and §4.9.2.
     assert_eq!((reduced, before, restored), (full * Gain::ratio(7, 10), reduced, full));
 }
