@@ -472,6 +472,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_packet_that_arrives_is_taken_back_once_as_it_was_sent() {
+        let mut ledger = Ledger::new(t0());
+        for i in 0..3 {
+            ledger.on_sent(t0() + ms(i), PACKET, Purpose::Data, Some(PacketNumber(i)));
+        }
+        let lost = ledger.on_lost(t0() + ms(9), t0() + ms(1), PACKET.times(2), false).packets.to_vec();
+        // The range names a packet that is outstanding, too.
+        let mut late = || ledger.take_late(t0() + ms(10), PacketNumber(1), PacketNumber(2));
+        assert_eq!((late(), late()), (Some(lost[1]), None));
+        assert_eq!((ledger.lost(), ledger.spurious(), ledger.in_flight()), (PACKET.times(2), PACKET, PACKET));
+    }
+
+    #[test]
     fn a_lost_mtu_probe_is_no_loss() {
         let mut ledger = after_sending(1);
         ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe, None);
