@@ -316,6 +316,24 @@ fn linuxs_answer_to_marks_keeps_a_short_path_busy_and_its_queue_short() {
 }
 
 #[test]
+fn linuxs_answer_weighs_the_packets_that_were_marked() {
+    let mut law = law().with_linux_ecn();
+    let ack =
+        Ack { bytes: DATAGRAM.times(10), ..ack_of(packet(0, 0), t0() + ms(2), Rate::mbps(50), DATAGRAM) };
+    law.on_ack(&ack);
+    let mark = |packets| Verdict {
+        now: ack.now,
+        kind: VerdictKind::Mark,
+        newest: ack.newest.sent,
+        packets,
+        bytes: Bytes::ZERO,
+    };
+    law.on_verdict(&mark(3));
+    // alpha = 15/16 + 3/10 / 16 = 62668 / 2^16, of which a third is cut.
+    assert_eq!(law.ecn.end_round(), Some(Gain::ratio(65_536 - 20_889, 65_536)));
+}
+
+#[test]
 fn linuxs_answer_is_for_short_paths_only() {
     let run = |linux: bool| {
         let mut path = Path::new(Rate::mbps(20), ms(40)).with_buffer(Bytes::mb(1));
