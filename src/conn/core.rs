@@ -29,7 +29,7 @@ use super::tap::{Entry, Shared, foreign_plan};
 use crate::cc::PathStart;
 use crate::control::Control;
 use crate::loss::{RecoveryClock, Waiting};
-use crate::signal::{Feedback, PacketNumber, PathId, Plan, Purpose, Release};
+use crate::signal::{Feedback, PathId, Plan, Purpose, Release};
 use crate::units::{Bytes, Rate};
 
 /// How a connection is to behave.
@@ -61,8 +61,6 @@ pub struct Core {
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
-    /// The 1-RTT packet that was sealed last, until its datagram is booked.
-    sealed: Option<PacketNumber>,
     /// The datagram polled last; it stays here when it did not fit the batch.
     datagram: Vec<u8>,
     held: Option<Transmit>,
@@ -118,7 +116,6 @@ impl Core {
             told_at: Some(now),
             last_sent: now,
             log: Vec::new(),
-            sealed: None,
             datagram: Vec::new(),
             held: None,
         };
@@ -266,7 +263,7 @@ impl Core {
         } else if is_open {
             self.ack_debt.on_opened(sent);
         }
-        let number = self.sealed.take().filter(|_| is_one_packet(&self.datagram));
+        let number = self.tap.take_sealed().filter(|_| is_one_packet(&self.datagram));
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
             *allowance -= bytes;
@@ -298,7 +295,6 @@ impl Core {
         for entry in &log {
             match *entry {
                 Entry::PathOpened { path, from } => self.open_path(now, path, from),
-                Entry::Sealed { number } => self.sealed = Some(number),
                 // Packets of earlier paths are not on the present path's books.
                 Entry::AckRange { first, last } => {
                     self.control.on_feedback(&Feedback::AckRange { now, first, last });

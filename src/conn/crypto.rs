@@ -4,8 +4,9 @@
 //! count, and never of an acknowledgement that comes after it has declared the packet lost. The session that
 //! seals and opens packets sees the rest: packet numbers, and the ACK frames in plain text.
 //!
-//! *What it decides:* nothing. Every call is passed on as it is. *Out:* lines of the event log of
-//! [`tap`](super::tap), ahead of those that the same packet causes there. No key and no payload leaves it.
+//! *What it decides:* nothing. Every call is passed on as it is. *Out:* the number of the packet sealed
+//! last, the peer's count of marks, and the ranges of ACK frames, as lines of [`tap`](super::tap)'s event log
+//! ahead of those that the same frame causes there. No key and no payload leaves it.
 //!
 //! It reads 1-RTT packets only, and in them the ACK frame that stands first or behind PADDING, PING,
 //! HANDSHAKE_DONE and IMMEDIATE_ACK frames, which is where senders put it. A frame that is missed costs
@@ -158,7 +159,7 @@ impl TappedKey {
 
 impl PacketKey for TappedKey {
     fn encrypt(&self, packet: u64, buf: &mut [u8], header_len: usize) {
-        self.shared.push(Entry::Sealed { number: PacketNumber(packet) });
+        self.shared.set_sealed(PacketNumber(packet));
         self.inner.encrypt(packet, buf, header_len);
     }
 

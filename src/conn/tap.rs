@@ -32,8 +32,6 @@ use crate::units::{Bytes, Gain, Rate};
 pub(super) enum Entry {
     /// The connection took up a path; `from` names the path whose controller was cloned for it.
     PathOpened { path: PathId, from: Option<PathId> },
-    /// The datagram being polled ends with this 1-RTT packet.
-    Sealed { number: PacketNumber },
     /// An ACK frame was opened, which names these packets; what it changes follows.
     AckRange { first: PacketNumber, last: PacketNumber },
     /// The datagram being polled carries data of this path.
@@ -48,6 +46,8 @@ pub(super) struct Shared {
     is_open: AtomicBool,
     log: Mutex<Vec<Entry>>,
     paths: AtomicU64,
+    /// Number of the 1-RTT packet sealed last, or `NONE` since it was taken.
+    sealed: AtomicU64,
     /// The peer's newest count of congestion-experienced packets, and what it was at the last mark.
     ce_count: AtomicU64,
     ce_count_at_mark: AtomicU64,
@@ -63,6 +63,7 @@ impl Shared {
             is_open: AtomicBool::new(true),
             log: Mutex::default(),
             paths: AtomicU64::new(0),
+            sealed: AtomicU64::new(NONE),
             ce_count: AtomicU64::new(0),
             ce_count_at_mark: AtomicU64::new(0),
             plan_window: AtomicU64::new(0),
@@ -87,8 +88,19 @@ impl Shared {
         std::mem::swap(&mut *self.lock(), into);
     }
 
-    /// Adds a line to the log.
-    pub fn push(&self, entry: Entry) {
+    /// Notes a 1-RTT packet that is being sealed.
+    pub fn set_sealed(&self, number: PacketNumber) {
+        self.sealed.store(number.0, Ordering::Relaxed);
+    }
+
+    /// The 1-RTT packet with which the datagram just polled ends, if it ends with one.
+    pub fn take_sealed(&self) -> Option<PacketNumber> {
+        let number = self.sealed.load(Ordering::Relaxed);
+        self.sealed.store(NONE, Ordering::Relaxed);
+        (number != NONE).then_some(PacketNumber(number))
+    }
+
+    fn push(&self, entry: Entry) {
         self.lock().push(entry);
     }
 
@@ -267,6 +279,9 @@ impl Controller for Tap {
 const OPEN: u64 = 1 << 32;
 /// Only loss probes and pure acknowledgements leave.
 const SHUT: u64 = 1;
+
+/// No packet number: those are below 2⁶² (RFC 9000 §12.3).
+const NONE: u64 = u64::MAX;
 
 /// RFC 9002 §7.7: pace at N · window / srtt, N = 1.25.
 const PACING_GAIN: Gain = Gain::ratio(5, 4);

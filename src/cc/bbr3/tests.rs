@@ -329,8 +329,8 @@ fn linuxs_answer_weighs_the_packets_that_were_marked() {
         bytes: Bytes::ZERO,
     };
     law.on_verdict(&mark(3));
-    // alpha = 15/16 + 3/10 / 16 = 62668 / 2^16, of which a third is cut.
-    assert_eq!(law.ecn.end_round(), Some(Gain::ratio(65_536 - 20_889, 65_536)));
+    // The ACK ended a round without marks: alpha = (15/16)² + 3/10 / 16 = 58828 / 2^16; a third is cut.
+    assert_eq!(law.ecn.end_round(), Some(Gain::ratio(65_536 - 19_609, 65_536)));
 }
 
 #[test]
