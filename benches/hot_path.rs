@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use warprate::cc::Fixed;
 use warprate::control::Control;
-use warprate::signal::{Feedback, Purpose};
+use warprate::signal::{Feedback, PacketNumber, Purpose};
 use warprate::units::{Bytes, Rate};
 
 const DATAGRAM: Bytes = Bytes::new(1452);
@@ -22,10 +22,18 @@ fn full_pipe(start: Instant) -> Control {
     let law = Box::new(Fixed::new(Rate::gbps(1), Bytes::mb(16)));
     let mut control = Control::new(start, law, Rate::gbps(10), DATAGRAM);
     for i in 0..IN_FLIGHT {
-        let sent = departure(start, i);
-        control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose: Purpose::Data });
+        control.on_feedback(&sent(start, i));
     }
     control
+}
+
+fn sent(start: Instant, i: u64) -> Feedback {
+    Feedback::Sent {
+        sent: departure(start, i),
+        bytes: DATAGRAM,
+        purpose: Purpose::Data,
+        number: Some(PacketNumber(i)),
+    }
 }
 
 fn control(c: &mut Criterion) {
@@ -35,6 +43,8 @@ fn control(c: &mut Criterion) {
         b.iter_batched_ref(
             || full_pipe(start),
             |control| {
+                let (first, last) = (PacketNumber(0), PacketNumber(1));
+                control.on_feedback(&Feedback::AckRange { now, first, last });
                 for i in 0..2 {
                     control.on_feedback(&Feedback::Acked { sent: departure(start, i), bytes: DATAGRAM });
                 }
@@ -48,8 +58,7 @@ fn control(c: &mut Criterion) {
         let mut i = IN_FLIGHT;
         b.iter(|| {
             i += 1;
-            let sent = departure(start, i);
-            control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose: Purpose::Data });
+            control.on_feedback(&sent(start, i));
         });
     });
     c.bench_function("one release decision", |b| {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::cc::RateLaw;
 use crate::loss::{Classifier, Ledger};
 use crate::pacer::Pacer;
-use crate::signal::{Feedback, Plan, Release, Verdict, VerdictKind};
+use crate::signal::{Feedback, PacketNumber, Plan, Release, Undo, Verdict, VerdictKind};
 use crate::units::{Bytes, Rate};
 
 /// One path's control: what became of its packets, the law, and the send clock.
@@ -56,12 +56,18 @@ impl Control {
     /// Takes in one event.
     pub fn on_feedback(&mut self, feedback: &Feedback) {
         let now = match *feedback {
-            Feedback::Sent { sent, bytes, purpose } => {
-                if let Some(departure) = self.ledger.on_sent(sent, bytes, purpose) {
+            Feedback::Sent { sent, bytes, purpose, number } => {
+                if let Some(departure) = self.ledger.on_sent(sent, bytes, purpose, number) {
                     self.pacer.on_sent(sent, bytes);
                     self.tell(|law| law.on_sent(&departure));
                 }
                 sent
+            }
+            Feedback::AckRange { now, first, last } => {
+                if !self.undo_losses(now, first, last) {
+                    return;
+                }
+                now
             }
             Feedback::Acked { sent, bytes } => return self.ledger.on_acked(sent, bytes),
             Feedback::AckEnd { now, in_flight } => {
@@ -81,9 +87,9 @@ impl Control {
                 }
                 now
             }
-            Feedback::Marked { now, newest } => {
+            Feedback::Marked { now, newest, packets } => {
                 // A mark needs no classification: a queue said so.
-                let verdict = Verdict { now, kind: VerdictKind::Mark, newest, bytes: Bytes::ZERO };
+                let verdict = Verdict { now, kind: VerdictKind::Mark, newest, packets, bytes: Bytes::ZERO };
                 self.tell(|law| law.on_verdict(&verdict));
                 now
             }
@@ -171,6 +177,16 @@ impl Control {
             // A law that still names the past is asked with the next event; asking at once would never end.
             self.plan.until = self.plan.until.filter(|until| *until > now);
         }
+    }
+
+    /// Tells the law of each lost packet that has arrived after all; whether there was one.
+    fn undo_losses(&mut self, now: Instant, first: PacketNumber, last: PacketNumber) -> bool {
+        let mut has_undone = false;
+        while let Some(packet) = self.ledger.take_late(now, first, last) {
+            self.tell(|law| law.on_undo(&Undo { now, packet }));
+            has_undone = true;
+        }
+        has_undone
     }
 
     fn tell(&mut self, event: impl FnOnce(&mut dyn RateLaw)) {

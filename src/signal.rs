@@ -13,6 +13,10 @@ use crate::units::{Bytes, Rate};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u64);
 
+/// The number of a packet of application data (1-RTT). Numbers grow by the connection, across its paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketNumber(pub u64);
+
 /// What the transport tells the control loop about a path, in the order in which it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -25,6 +29,18 @@ pub enum Feedback {
         bytes: Bytes,
         /// What the datagram was for.
         purpose: Purpose,
+        /// The packet's number, if the datagram holds nothing but one numbered packet and the transport
+        /// tells: without it a late arrival stays unnoticed.
+        number: Option<PacketNumber>,
+    },
+    /// The ACK frame at hand names these packets, newly acknowledged or not.
+    AckRange {
+        /// When it was noticed.
+        now: Instant,
+        /// The least number.
+        first: PacketNumber,
+        /// The greatest number.
+        last: PacketNumber,
     },
     /// One packet of the ACK frame at hand is newly acknowledged.
     Acked {
@@ -57,6 +73,8 @@ pub enum Feedback {
         now: Instant,
         /// Departure of the newest packet that it acknowledged.
         newest: Instant,
+        /// How many packets were marked since the last report; 1 where the transport does not count.
+        packets: u32,
     },
     /// A path MTU probe was declared lost, which says nothing about congestion.
     ProbeLost {
@@ -218,6 +236,8 @@ pub struct Verdict {
     pub kind: VerdictKind,
     /// Departure of the newest packet concerned: one answer per round is due for it.
     pub newest: Instant,
+    /// How many packets are concerned. For a mark it is the peer's claim: 1 at least, and otherwise unchecked.
+    pub packets: u32,
     /// Size of the packets concerned; zero for a mark.
     pub bytes: Bytes,
 }

@@ -260,11 +260,13 @@ impl RateLaw for RecordedLaw {
 
     fn on_verdict(&mut self, verdict: &Verdict) {
         let (kind, newest) = (verdict.kind, self.at(verdict.newest));
-        let bytes = verdict.bytes.get();
+        let (packets, bytes) = (verdict.packets, verdict.bytes.get());
         self.write(
             verdict.now,
             "verdict",
-            format_args!(",\"kind\":\"{kind:?}\",\"bytes\":{bytes},\"newest\":{newest}"),
+            format_args!(
+                ",\"kind\":\"{kind:?}\",\"packets\":{packets},\"bytes\":{bytes},\"newest\":{newest}"
+            ),
         );
         self.inner.on_verdict(verdict);
     }

@@ -130,6 +130,7 @@ impl Stand {
                 now: self.now,
                 kind: VerdictKind::Mark,
                 newest: self.now,
+                packets: 1,
                 bytes: Bytes::ZERO,
             }),
             Operation::AppLimited => self.ledger.mark_app_limited(),
@@ -144,7 +145,7 @@ impl Stand {
     fn send(&mut self) {
         self.now += Duration::from_nanos(1);
         self.outstanding.push((self.now, self.datagram));
-        if let Some(sent) = self.ledger.on_sent(self.now, self.datagram, Purpose::Data) {
+        if let Some(sent) = self.ledger.on_sent(self.now, self.datagram, Purpose::Data, None) {
             self.law.on_sent(&sent);
         }
     }

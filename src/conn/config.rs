@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::{AckFrequencyConfig, IdleTimeout, VarInt};
+use quinn_proto::{
+    AckFrequencyConfig, ConnectionId, IdleTimeout, TokenMemoryCache, TokenStore, VarInt, crypto,
+};
 
+use super::crypto::TappedClient;
 use super::tap::{Foreign, Shared, TapFactory};
 use crate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart};
 use crate::units::{Bytes, Rate};
@@ -218,6 +221,37 @@ impl TransportConfig {
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
         #[cfg(feature = "qlog")]
         proto.qlog_stream(self.qlog.as_ref().map(super::qlog::Qlog::stream));
+        proto
+    }
+}
+
+/// What a client begins its handshakes with. (`quinn-proto`'s own `ClientConfig` does not let its parts be
+/// read, and the core taps the first of them.)
+#[derive(Clone)]
+pub struct ClientHandshake {
+    /// TLS.
+    pub crypto: Arc<dyn crypto::ClientConfig>,
+    /// Keeps the tokens by which servers recognise an address that they have validated before.
+    pub tokens: Arc<dyn TokenStore>,
+    /// Makes the server's first connection ids: eight bytes at least, unpredictable (RFC 9000 §7.2).
+    /// `None` draws 20 random bytes.
+    pub initial_cids: Option<Arc<dyn Fn() -> ConnectionId + Send + Sync>>,
+}
+
+impl ClientHandshake {
+    /// With this TLS configuration, a memory of tokens of its own and random connection ids.
+    pub fn new(crypto: Arc<dyn crypto::ClientConfig>) -> Self {
+        Self { crypto, tokens: Arc::new(TokenMemoryCache::default()), initial_cids: None }
+    }
+
+    /// In `quinn-proto`'s terms, with a tap on the TLS session.
+    pub(super) fn to_proto(&self, shared: Arc<Shared>) -> quinn_proto::ClientConfig {
+        let inner = self.crypto.clone();
+        let mut proto = quinn_proto::ClientConfig::new(Arc::new(TappedClient { inner, shared }));
+        proto.token_store(self.tokens.clone());
+        if let Some(initial_cids) = &self.initial_cids {
+            proto.initial_dst_cid_provider(initial_cids.clone());
+        }
         proto
     }
 }

@@ -22,7 +22,8 @@ use quinn_proto::{
 
 use super::ack_debt::AckDebt;
 use super::batch::{Batch, BatchLimits};
-use super::config::{Law, LawKind, TransportConfig};
+use super::config::{ClientHandshake, Law, LawKind, TransportConfig};
+use super::crypto::TappedServer;
 use super::stats::{ConnectionStats, Limit, Tally};
 use super::tap::{Entry, Shared, foreign_plan};
 use crate::cc::PathStart;
@@ -69,12 +70,13 @@ pub struct Core {
 pub fn connect(
     endpoint: &mut quinn_proto::Endpoint,
     now: Instant,
-    mut config: quinn_proto::ClientConfig,
+    handshake: &ClientHandshake,
     setup: &Setup,
     remote: SocketAddr,
     server_name: &str,
 ) -> Result<(ConnectionHandle, Core), ConnectError> {
     let tap = Shared::new();
+    let mut config = handshake.to_proto(tap.clone());
     config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
     let (handle, inner) = endpoint.connect(now, config, remote, server_name)?;
     Ok((handle, Core::new(inner, tap, setup.clone(), now)))
@@ -92,6 +94,7 @@ pub fn accept(
 ) -> Result<(ConnectionHandle, Core), quinn_proto::AcceptError> {
     let tap = Shared::new();
     config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
+    config.crypto = Arc::new(TappedServer { inner: config.crypto, shared: tap.clone() });
     let (handle, inner) = endpoint.accept(incoming, now, buf, Some(Arc::new(config)))?;
     Ok((handle, Core::new(inner, tap, setup.clone(), now)))
 }
@@ -260,6 +263,7 @@ impl Core {
         } else if is_open {
             self.ack_debt.on_opened(sent);
         }
+        let number = self.tap.take_sealed().filter(|_| is_one_packet(&self.datagram));
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
             *allowance -= bytes;
@@ -267,7 +271,7 @@ impl Core {
                 self.recovery.on_sent(sent);
             }
         }
-        self.control.on_feedback(&Feedback::Sent { sent, bytes, purpose });
+        self.control.on_feedback(&Feedback::Sent { sent, bytes, purpose, number });
         Some(transmit)
     }
 
@@ -291,6 +295,10 @@ impl Core {
         for entry in &log {
             match *entry {
                 Entry::PathOpened { path, from } => self.open_path(now, path, from),
+                // Packets of earlier paths are not on the present path's books.
+                Entry::AckRange { first, last } => {
+                    self.control.on_feedback(&Feedback::AckRange { now, first, last });
+                }
                 Entry::Polled { path } => {
                     self.restore_path(now, path);
                     has_departed = true;
@@ -375,6 +383,12 @@ impl Core {
         let srtt = self.control.ledger().rtt().map_or_else(|| self.inner.rtt(), |rtt| rtt.smoothed);
         foreign_plan(&self.inner, srtt)
     }
+}
+
+/// Whether a datagram holds a single 1-RTT packet. The highest bit of its first byte tells (RFC 9000 §17.3):
+/// the packets of a handshake have it set, and a 1-RTT packet can only be the last of a datagram (§12.2).
+fn is_one_packet(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| first & 0x80 == 0)
 }
 
 fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> Control {

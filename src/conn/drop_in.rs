@@ -14,7 +14,8 @@
 //!
 //! What is lost against our own driver: the pacer (quinn's token bucket lets ten packets out at once,
 //! and at a quarter more than the plan's rate), the anchor, exact identity of packets (those that quinn
-//! sends at one instant share a record), early pings, and `until`. Pure acknowledgements count as in
+//! sends at one instant share a record), early pings, `until`, the count of
+//! marks (an ACK frame counts as one), and `on_undo`. Pure acknowledgements count as in
 //! flight until the next ACK frame sets the count right.
 
 use std::any::Any;
@@ -60,7 +61,8 @@ struct LawController {
 
 impl Controller for LawController {
     fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
-        let feedback = Feedback::Sent { sent: now, bytes: Bytes::new(bytes), purpose: Purpose::Data };
+        let feedback =
+            Feedback::Sent { sent: now, bytes: Bytes::new(bytes), purpose: Purpose::Data, number: None };
         self.control.on_feedback(&feedback);
     }
 
@@ -77,7 +79,7 @@ impl Controller for LawController {
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost_bytes: u64) {
         self.control.on_feedback(&match lost_bytes {
-            0 => Feedback::Marked { now, newest: sent },
+            0 => Feedback::Marked { now, newest: sent, packets: 1 },
             bytes => Feedback::Lost { now, newest: sent, bytes: Bytes::new(bytes), persistent },
         });
     }

@@ -11,11 +11,12 @@ use quinn_proto::VarInt;
 use quinn_proto::crypto;
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::cid::ShardCids;
 use super::clock;
-use super::config::{Law, TransportConfig};
+use super::config::{ClientHandshake, Law, TransportConfig};
 use super::connection::{Connecting, Connection};
 use super::core::{self, Setup};
 use super::error::{ConnectError, ConnectionError};
@@ -96,7 +97,7 @@ impl ServerConfig {
 /// How a client's connections begin and behave.
 #[derive(Clone)]
 pub struct ClientConfig {
-    proto: quinn_proto::ClientConfig,
+    handshake: ClientHandshake,
     law: Law,
     transport: TransportConfig,
 }
@@ -108,17 +109,22 @@ impl ClientConfig {
     pub fn with_root_certificates(
         roots: Arc<rustls::RootCertStore>,
     ) -> Result<Self, rustls::client::VerifierBuilderError> {
-        Ok(Self::new(quinn_proto::ClientConfig::with_root_certificates(roots)?))
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build()?;
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring speaks TLS 1.3")
+            .with_webpki_verifier(verifier)
+            .with_no_client_auth();
+        let crypto = crypto::rustls::QuicClientConfig::try_from(tls).expect("ring has a QUIC cipher suite");
+        Ok(Self::with_crypto(Arc::new(crypto)))
     }
 
     /// A client with a TLS configuration of your own, for instance a
     /// [`QuicClientConfig`](quinn_proto::crypto::rustls::QuicClientConfig) with ALPN.
     pub fn with_crypto(crypto: Arc<dyn crypto::ClientConfig>) -> Self {
-        Self::new(quinn_proto::ClientConfig::new(crypto))
-    }
-
-    fn new(proto: quinn_proto::ClientConfig) -> Self {
-        Self { proto, law: Law::default(), transport: TransportConfig::default() }
+        let handshake = ClientHandshake::new(crypto);
+        Self { handshake, law: Law::default(), transport: TransportConfig::default() }
     }
 
     /// Congestion controller of the connections. Default: quinn's CUBIC.
@@ -223,14 +229,8 @@ impl Endpoint {
         if endpoint.is_closed || endpoint.is_dead {
             return Err(ConnectError::EndpointStopping);
         }
-        let (handle, core) = core::connect(
-            &mut endpoint.proto,
-            clock::now(),
-            config.proto.clone(),
-            &setup,
-            remote,
-            server_name,
-        )?;
+        let (handle, core) =
+            core::connect(&mut endpoint.proto, clock::now(), &config.handshake, &setup, remote, server_name)?;
         Ok(Connecting::new(endpoint.insert(&self.0.shard, handle, core)))
     }
 

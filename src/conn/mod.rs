@@ -5,6 +5,7 @@
 //! shard                           the driver: one socket, one task
 //! core                            one connection without a socket and without a clock
 //! tap                             the seam: what quinn-proto takes for a congestion controller
+//! crypto                          the seam: what it takes for TLS, which sees packet numbers and ACK frames
 //! ```
 //! *May import:* everything else in the library. `clock` is the only caller of the clock.
 
@@ -16,6 +17,7 @@ mod clock;
 mod config;
 mod connection;
 pub mod core;
+mod crypto;
 mod drop_in;
 mod endpoint;
 mod error;
@@ -29,7 +31,7 @@ mod tap;
 mod wait;
 
 pub use batch::BatchLimits;
-pub use config::{Law, TransportConfig};
+pub use config::{ClientHandshake, Law, TransportConfig};
 pub use connection::{Connecting, Connection};
 pub use drop_in::DropIn;
 pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};

@@ -50,6 +50,8 @@ pub struct PathStats {
     pub delivered: Bytes,
     /// Bytes declared lost.
     pub lost: Bytes,
+    /// Bytes of them that arrived after all: packets overtaken by others, or delayed.
+    pub spurious: Bytes,
     /// Size of a full datagram.
     pub datagram: Bytes,
     /// What holds the sender back.
@@ -70,6 +72,7 @@ impl ConnectionStats {
             in_flight: ledger.in_flight(),
             delivered: ledger.delivered(),
             lost: ledger.lost(),
+            spurious: ledger.spurious(),
             datagram: control.datagram(),
             limit,
             state: control.state(),

@@ -1,7 +1,8 @@
 //! The tap: what `quinn-proto` takes for a congestion controller.
 //!
 //! *What it decides:* nothing. It is the **gate** through which [`Core`](super::core::Core) lets
-//! datagrams out, and the **event log** from which the core learns what became of them.
+//! datagrams out, and the **event log** from which the core learns what became of them. A second tap
+//! writes in the same log: the one on the TLS session, in [`crypto`](super::crypto).
 //!
 //! In driver mode `window()` has two answers. Open (2³²) lets `poll_transmit` build a datagram
 //! whenever asked, and is large enough that `quinn-proto`'s own token bucket stands aside (it does so
@@ -23,7 +24,7 @@ use quinn_proto::congestion::{
     BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
 };
 
-use crate::signal::{Feedback, PathId, Plan};
+use crate::signal::{Feedback, PacketNumber, PathId, Plan};
 use crate::units::{Bytes, Gain, Rate};
 
 /// One line of the event log.
@@ -31,18 +32,25 @@ use crate::units::{Bytes, Gain, Rate};
 pub(super) enum Entry {
     /// The connection took up a path; `from` names the path whose controller was cloned for it.
     PathOpened { path: PathId, from: Option<PathId> },
+    /// An ACK frame was opened, which names these packets; what it changes follows.
+    AckRange { first: PacketNumber, last: PacketNumber },
     /// The datagram being polled carries data of this path.
     Polled { path: PathId },
     /// Something became of earlier packets.
     Feedback { path: PathId, feedback: Feedback },
 }
 
-/// What tap and core share.
+/// What taps and core share.
 #[derive(Debug)]
 pub(super) struct Shared {
     is_open: AtomicBool,
     log: Mutex<Vec<Entry>>,
     paths: AtomicU64,
+    /// Number of the 1-RTT packet sealed last, or `NONE` since it was taken.
+    sealed: AtomicU64,
+    /// The peer's newest count of congestion-experienced packets, and what it was at the last mark.
+    ce_count: AtomicU64,
+    ce_count_at_mark: AtomicU64,
     /// The plan in force, for `metrics()`: window in bytes and rate in bits per second.
     plan_window: AtomicU64,
     plan_rate_bps: AtomicU64,
@@ -55,6 +63,9 @@ impl Shared {
             is_open: AtomicBool::new(true),
             log: Mutex::default(),
             paths: AtomicU64::new(0),
+            sealed: AtomicU64::new(NONE),
+            ce_count: AtomicU64::new(0),
+            ce_count_at_mark: AtomicU64::new(0),
             plan_window: AtomicU64::new(0),
             plan_rate_bps: AtomicU64::new(0),
         })
@@ -77,12 +88,38 @@ impl Shared {
         std::mem::swap(&mut *self.lock(), into);
     }
 
+    /// Notes a 1-RTT packet that is being sealed.
+    pub fn set_sealed(&self, number: PacketNumber) {
+        self.sealed.store(number.0, Ordering::Relaxed);
+    }
+
+    /// The 1-RTT packet with which the datagram just polled ends, if it ends with one.
+    pub fn take_sealed(&self) -> Option<PacketNumber> {
+        let number = self.sealed.load(Ordering::Relaxed);
+        self.sealed.store(NONE, Ordering::Relaxed);
+        (number != NONE).then_some(PacketNumber(number))
+    }
+
     fn push(&self, entry: Entry) {
         self.lock().push(entry);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    /// The log, for several lines at once.
+    pub fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the peer's count of congestion-experienced packets, as the ACK frame being read has it.
+    pub fn set_ce_count(&self, count: u64) {
+        self.ce_count.store(count, Ordering::Relaxed);
+    }
+
+    /// How many packets were marked since the last call: one at least, since a mark was reported. The
+    /// handshake's marks are not counted.
+    fn take_marks(&self) -> u32 {
+        let count = self.ce_count.load(Ordering::Relaxed);
+        let before = self.ce_count_at_mark.swap(count, Ordering::Relaxed);
+        u32::try_from(count.saturating_sub(before)).unwrap_or(u32::MAX).max(1)
     }
 
     fn next_path(&self) -> PathId {
@@ -190,7 +227,7 @@ impl Controller for Tap {
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost_bytes: u64) {
         self.log(match lost_bytes {
-            0 => Feedback::Marked { now, newest: sent },
+            0 => Feedback::Marked { now, newest: sent, packets: self.shared.take_marks() },
             bytes => Feedback::Lost { now, newest: sent, bytes: Bytes::new(bytes), persistent },
         });
         if let Some(foreign) = &mut self.foreign {
@@ -242,6 +279,9 @@ impl Controller for Tap {
 const OPEN: u64 = 1 << 32;
 /// Only loss probes and pure acknowledgements leave.
 const SHUT: u64 = 1;
+
+/// No packet number: those are below 2⁶² (RFC 9000 §12.3).
+const NONE: u64 = u64::MAX;
 
 /// RFC 9002 §7.7: pace at N · window / srtt, N = 1.25.
 const PACING_GAIN: Gain = Gain::ratio(5, 4);

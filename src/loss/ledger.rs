@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::delay::DelayFilter;
-use crate::signal::{Ack, Delay, DeliverySample, Loss, Purpose, Rtt, Sent, Snapshot};
+use super::missing::Missing;
+use crate::signal::{Ack, Delay, DeliverySample, Loss, PacketNumber, Purpose, Rtt, Sent, Snapshot};
 use crate::units::Bytes;
 
 /// Send-time records and path totals of one path.
@@ -29,6 +30,8 @@ pub struct Ledger {
     delivered_at: Instant,
     first_sent: Instant,
     lost: Bytes,
+    spurious: Bytes,
+    missing: Missing,
     /// The application limits the sender until `delivered` exceeds this.
     app_limited_until: Option<Bytes>,
     round: u64,
@@ -49,6 +52,7 @@ struct Record {
     /// What is still neither acknowledged nor lost; a datagram may hold several packets.
     outstanding: Bytes,
     purpose: Purpose,
+    number: Option<PacketNumber>,
 }
 
 /// The ACK frame that is being read.
@@ -85,6 +89,8 @@ impl Ledger {
             delivered_at: now,
             first_sent: now,
             lost: Bytes::ZERO,
+            spurious: Bytes::ZERO,
+            missing: Missing::default(),
             app_limited_until: None,
             round: 0,
             next_round_delivered: Bytes::ZERO,
@@ -98,7 +104,13 @@ impl Ledger {
     }
 
     /// Books a departure. `None` for a datagram of acknowledgements alone, which is not in flight.
-    pub fn on_sent(&mut self, sent: Instant, bytes: Bytes, purpose: Purpose) -> Option<Sent> {
+    pub fn on_sent(
+        &mut self,
+        sent: Instant,
+        bytes: Bytes,
+        purpose: Purpose,
+        number: Option<PacketNumber>,
+    ) -> Option<Sent> {
         if purpose == Purpose::AckOnly {
             return None;
         }
@@ -128,7 +140,7 @@ impl Ledger {
             round: self.round,
         };
         debug_assert!(self.records.back().is_none_or(|last| last.snapshot.sent < sent));
-        self.records.push_back(Record { snapshot, outstanding: bytes, purpose });
+        self.records.push_back(Record { snapshot, outstanding: bytes, purpose, number });
         Some(Sent { now: sent, bytes, in_flight: self.in_flight, app_limited: snapshot.app_limited })
     }
 
@@ -205,6 +217,9 @@ impl Ledger {
             found += lost;
             record.outstanding -= lost;
             self.lost_packets.push(record.snapshot);
+            if let Some(number) = record.number {
+                self.missing.insert(now, number, record.snapshot);
+            }
         }
         self.lost_packets.reverse();
         // The probe of a search that was given up is lost like other packets, and says as little as ever.
@@ -222,6 +237,14 @@ impl Ledger {
             lost: self.lost,
             persistent,
         }
+    }
+
+    /// A lost packet of these numbers that has arrived after all, each once.
+    pub fn take_late(&mut self, now: Instant, first: PacketNumber, last: PacketNumber) -> Option<Snapshot> {
+        self.missing.forget(now, self.rtt);
+        let packet = self.missing.take(first, last)?;
+        self.spurious += packet.bytes;
+        Some(packet)
     }
 
     /// Takes the outstanding path MTU probe off the books: its loss is no sign of congestion.
@@ -248,6 +271,11 @@ impl Ledger {
     /// Bytes declared lost so far.
     pub fn lost(&self) -> Bytes {
         self.lost
+    }
+
+    /// Bytes of them that arrived after all.
+    pub fn spurious(&self) -> Bytes {
+        self.spurious
     }
 
     /// Round-trip times, once measured.
@@ -365,7 +393,7 @@ mod tests {
     fn after_sending(n: u64) -> Ledger {
         let mut ledger = Ledger::new(t0());
         for i in 0..n {
-            ledger.on_sent(t0() + ms(i), PACKET, Purpose::Data);
+            ledger.on_sent(t0() + ms(i), PACKET, Purpose::Data, None);
         }
         ledger
     }
@@ -412,7 +440,7 @@ mod tests {
         ledger.on_acked(t0() + ms(1), PACKET);
         let second = ledger.on_ack_end(t0() + ms(11), Bytes::ZERO).expect("acknowledged");
         assert!(!second.round_start);
-        ledger.on_sent(t0() + ms(12), PACKET, Purpose::Data);
+        ledger.on_sent(t0() + ms(12), PACKET, Purpose::Data, None);
         ledger.on_acked(t0() + ms(12), PACKET);
         let third = ledger.on_ack_end(t0() + ms(22), Bytes::ZERO).expect("acknowledged");
         assert_eq!((third.round, third.round_start), (2, true));
@@ -449,9 +477,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_packet_that_arrives_is_taken_back_once_as_it_was_sent() {
+        let mut ledger = Ledger::new(t0());
+        for i in 0..3 {
+            ledger.on_sent(t0() + ms(i), PACKET, Purpose::Data, Some(PacketNumber(i)));
+        }
+        let lost = ledger.on_lost(t0() + ms(9), t0() + ms(1), PACKET.times(2), false).packets.to_vec();
+        // The range names a packet that is outstanding, too.
+        let mut late = || ledger.take_late(t0() + ms(10), PacketNumber(1), PacketNumber(2));
+        assert_eq!((late(), late()), (Some(lost[1]), None));
+        assert_eq!((ledger.lost(), ledger.spurious(), ledger.in_flight()), (PACKET.times(2), PACKET, PACKET));
+    }
+
+    #[test]
     fn a_lost_mtu_probe_is_no_loss() {
         let mut ledger = after_sending(1);
-        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe);
+        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe, None);
         assert_eq!(ledger.in_flight(), Bytes::new(2452));
         ledger.on_probe_lost();
         assert_eq!((ledger.in_flight(), ledger.lost()), (PACKET, Bytes::ZERO));
@@ -460,8 +501,8 @@ mod tests {
     #[test]
     fn the_probe_of_an_abandoned_search_is_lost_with_other_packets() {
         let mut ledger = after_sending(1);
-        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe);
-        ledger.on_sent(t0() + ms(2), PACKET, Purpose::Data);
+        ledger.on_sent(t0() + ms(1), Bytes::new(1452), Purpose::MtuProbe, None);
+        ledger.on_sent(t0() + ms(2), PACKET, Purpose::Data, None);
         let loss = ledger.on_lost(t0() + ms(9), t0() + ms(2), Bytes::new(3452), false);
         assert_eq!((loss.packets.len(), loss.bytes, loss.in_flight), (2, PACKET.times(2), Bytes::ZERO));
         assert_eq!(ledger.audit(), Audit::default());
@@ -470,7 +511,7 @@ mod tests {
     #[test]
     fn acknowledgements_alone_are_not_in_flight() {
         let mut ledger = after_sending(0);
-        assert!(ledger.on_sent(t0(), Bytes::new(40), Purpose::AckOnly).is_none());
+        assert!(ledger.on_sent(t0(), Bytes::new(40), Purpose::AckOnly, None).is_none());
         assert_eq!(ledger.in_flight(), Bytes::ZERO);
     }
 
@@ -505,14 +546,14 @@ mod tests {
     fn the_app_limited_mark_lasts_until_what_was_in_flight_is_delivered() {
         let mut ledger = after_sending(1);
         ledger.mark_app_limited();
-        ledger.on_sent(t0() + ms(1), PACKET, Purpose::Data);
+        ledger.on_sent(t0() + ms(1), PACKET, Purpose::Data, None);
         ledger.on_acked(t0(), PACKET);
         ledger.on_ack_end(t0() + ms(10), PACKET);
         ledger.on_acked(t0() + ms(1), PACKET);
         let ack = ledger.on_ack_end(t0() + ms(11), Bytes::ZERO).expect("acknowledged");
         assert!(ack.newest.app_limited);
         assert!(ack.sample.expect("long enough").app_limited);
-        ledger.on_sent(t0() + ms(12), PACKET, Purpose::Data);
+        ledger.on_sent(t0() + ms(12), PACKET, Purpose::Data, None);
         ledger.on_acked(t0() + ms(12), PACKET);
         let ack = ledger.on_ack_end(t0() + ms(22), Bytes::ZERO).expect("acknowledged");
         assert!(!ack.newest.app_limited);
@@ -522,7 +563,7 @@ mod tests {
     fn datagrams_of_one_instant_share_a_record() {
         let mut ledger = after_sending(0);
         for _ in 0..3 {
-            ledger.on_sent(t0(), PACKET, Purpose::Data);
+            ledger.on_sent(t0(), PACKET, Purpose::Data, None);
         }
         ledger.on_acked(t0(), PACKET);
         ledger.on_acked(t0(), PACKET);

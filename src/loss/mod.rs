@@ -3,11 +3,12 @@
 //! *What it decides:* which packets are outstanding, delivered or lost, what that says about the
 //! path, and when to ask the path for a sign of life. *In:* departures, acknowledgements and losses
 //! as the transport reports them. *Out:* the [`Ack`](crate::signal::Ack) and
-//! [`Loss`](crate::signal::Loss) that laws read. *May import:* `units` and `signal`.
+//! [`Loss`](crate::signal::Loss) that laws read, and the packets whose loss proved spurious. *May import:* `units` and `signal`.
 
 mod classifier;
 mod delay;
 mod ledger;
+mod missing;
 mod recovery;
 
 pub use classifier::Classifier;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use warprate::cc::{PathStart, RateLaw};
 use warprate::conn::Law;
-use warprate::signal::{Ack, Loss, Plan, Sent, Snapshot, Verdict};
+use warprate::signal::{Ack, Loss, Plan, Sent, Snapshot, Undo, Verdict};
 use warprate::units::{Bytes, Rate};
 
 /// One thing that a law was told.
@@ -16,6 +16,7 @@ pub enum Told {
     Ack(Ack),
     Loss { now: Instant, packets: Vec<Snapshot>, bytes: Bytes, in_flight: Bytes },
     Verdict(Verdict),
+    Undo(Undo),
     Mtu(Bytes),
 }
 
@@ -107,6 +108,13 @@ impl Diary {
         })
     }
 
+    pub fn undone(&self) -> Vec<Snapshot> {
+        self.pick(|told| match told {
+            Told::Undo(undo) => Some(undo.packet),
+            _ => None,
+        })
+    }
+
     fn pick<T>(&self, which: impl Fn(&Told) -> Option<T>) -> Vec<T> {
         lock(&self.pages).iter().filter_map(|page| which(&page.told)).collect()
     }
@@ -144,6 +152,10 @@ impl RateLaw for Writer {
 
     fn on_verdict(&mut self, verdict: &Verdict) {
         self.write(Told::Verdict(*verdict));
+    }
+
+    fn on_undo(&mut self, undo: &Undo) {
+        self.write(Told::Undo(*undo));
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {

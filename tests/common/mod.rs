@@ -7,9 +7,12 @@ pub mod pair;
 
 use std::sync::Arc;
 
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use warprate::conn::ClientHandshake;
+
 /// A self-signed certificate for `localhost`, as the two ends' TLS configurations. Ed25519 signatures
 /// and a fixed serial number have one size, so that every run sends the same datagrams.
-pub fn tls() -> (quinn_proto::ServerConfig, quinn_proto::ClientConfig) {
+pub fn tls() -> (quinn_proto::ServerConfig, ClientHandshake) {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("the algorithm is known");
     let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).expect("a name is valid");
     params.serial_number = Some(1_u64.into());
@@ -19,9 +22,13 @@ pub fn tls() -> (quinn_proto::ServerConfig, quinn_proto::ClientConfig) {
         .expect("the key belongs to the certificate");
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate).expect("the certificate was just made");
-    let client = quinn_proto::ClientConfig::with_root_certificates(Arc::new(roots))
-        .expect("roots suffice for a client");
-    (server, client)
+    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("ring speaks TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = QuicClientConfig::try_from(tls).expect("ring has a QUIC cipher suite");
+    (server, ClientHandshake::new(Arc::new(client)))
 }
 
 /// The same as the tokio side's configurations.

@@ -73,7 +73,7 @@ pub struct Pair {
 impl Pair {
     /// Begins a connection over a wire with this one-way delay.
     pub fn new(delay: Duration, client: Setup, server: Setup) -> Self {
-        let (server_config, client_config) = super::tls();
+        let (server_config, client_handshake) = super::tls();
         let mut endpoint_config = quinn_proto::EndpointConfig::default();
         endpoint_config.rng_seed(Some([7; 32]));
         let endpoint_config = Arc::new(endpoint_config);
@@ -109,9 +109,15 @@ impl Pair {
             lead: Duration::ZERO,
         };
         let end = &mut pair.client;
-        let (handle, core) =
-            core::connect(&mut end.endpoint, now, client_config, &client, pair.server.address, "localhost")
-                .expect("the parameters are valid");
+        let (handle, core) = core::connect(
+            &mut end.endpoint,
+            now,
+            &client_handshake,
+            &client,
+            pair.server.address,
+            "localhost",
+        )
+        .expect("the parameters are valid");
         (end.handle, end.core) = (Some(handle), Some(core));
         pair
     }

@@ -10,6 +10,7 @@ mod deadline;
 mod foreign;
 mod handshake;
 mod identity;
+mod late;
 mod migration;
 mod pacing;
 mod recovery;

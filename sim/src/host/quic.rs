@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes as Data, BytesMut};
 use quinn_proto::{
-    ClientConfig, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir, Endpoint,
-    EndpointConfig, Event, ServerConfig, StreamEvent, StreamId, Transmit, VarInt,
+    ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir, Endpoint, EndpointConfig,
+    Event, ServerConfig, StreamEvent, StreamId, Transmit, VarInt,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use warplink::{Time, wire_bytes};
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, ConnectionStats};
+use warprate::conn::{BatchLimits, ClientHandshake, ConnectionStats};
 use warpunits::Bytes;
 
 use super::null_crypto::{NullClient, NullServer};
@@ -49,7 +49,7 @@ pub struct QuicHost {
     role: Role,
     setup: Setup,
     server: Option<ServerConfig>,
-    client: Option<ClientConfig>,
+    client: Option<ClientHandshake>,
     route: RouteId,
     origin: Instant,
     start: Time,
@@ -89,7 +89,7 @@ impl QuicHost {
         endpoint_config.cid_generator(move || Box::new(NumberedCids { seed: cid_seed, next: 0 }));
         let (server, client) = match role {
             Role::Send(_) => (Some(server_config(options.protection)), None),
-            Role::Receive => (None, Some(client_config(options.protection, options.seed))),
+            Role::Receive => (None, Some(client_handshake(options.protection, options.seed))),
         };
         let endpoint = Endpoint::new(Arc::new(endpoint_config), server.clone().map(Arc::new), true, None);
         let left = match role {
@@ -125,10 +125,10 @@ impl QuicHost {
     }
 
     fn connect(&mut self, now: Time) {
-        let config = self.client.clone().expect("a client has its configuration");
+        let handshake = self.client.as_ref().expect("a client has its configuration");
         let instant = self.instant(now);
         let connection =
-            core::connect(&mut self.endpoint, instant, config, &self.setup, SERVER_ADDRESS, SERVER_NAME)
+            core::connect(&mut self.endpoint, instant, handshake, &self.setup, SERVER_ADDRESS, SERVER_NAME)
                 .expect("the parameters are valid");
         self.connection = Some(connection);
     }
@@ -369,7 +369,7 @@ fn server_config(protection: Protection) -> ServerConfig {
     }
 }
 
-fn client_config(protection: Protection, seed: u64) -> ClientConfig {
+fn client_handshake(protection: Protection, seed: u64) -> ClientHandshake {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from(CERTIFICATE)).expect("the pinned certificate is well formed");
     let tls = quinn_proto::crypto::rustls::QuicClientConfig::try_from(
@@ -380,13 +380,13 @@ fn client_config(protection: Protection, seed: u64) -> ClientConfig {
             .with_no_client_auth(),
     )
     .expect("ring has a QUIC cipher suite");
-    let mut config = match protection {
-        Protection::Tls => ClientConfig::new(Arc::new(tls)),
-        Protection::Null => ClientConfig::new(Arc::new(NullClient(Arc::new(tls)))),
+    let mut handshake = match protection {
+        Protection::Tls => ClientHandshake::new(Arc::new(tls)),
+        Protection::Null => ClientHandshake::new(Arc::new(NullClient(Arc::new(tls)))),
     };
     let cid = NumberedCids { seed, next: 0 }.generate_cid();
-    config.initial_dst_cid_provider(Arc::new(move || cid));
-    config
+    handshake.initial_cids = Some(Arc::new(move || cid));
+    handshake
 }
 
 /// Connection ids that follow from the host's seed.

@@ -6,8 +6,8 @@
 //! a probe is too high   if more than half of a round is marked; two such rounds end Startup
 //! ```
 //! It holds on paths with a `min_rtt` of at most 5 ms, where a mark means a shallow threshold; a longer
-//! path treats a mark as the default does. DEVIATES from Linux: the transport tells that an ACK frame
-//! carried marks, not how many, so all bytes of a marked frame count as marked.
+//! path treats a mark as the default does. Marked packets count as full datagrams, and no more of them than
+//! the ACK frame acknowledged.
 
 use std::time::{Duration, Instant};
 
@@ -83,13 +83,13 @@ impl Ecn {
 
 impl Bbr3 {
     /// Whether the mark is answered in Linux's way.
-    pub(super) fn handle_linux_mark(&mut self, now: Instant) -> bool {
+    pub(super) fn handle_linux_mark(&mut self, now: Instant, packets: u32) -> bool {
         let is_short = self.min_rtt.min_rtt.is_some_and(|rtt| rtt <= LONGEST_RTT);
         let Mode::LinuxV3(shares) = &mut self.ecn.mode else { return false };
         if !is_short {
             return false;
         }
-        shares.marked += shares.frame;
+        shares.marked += shares.frame.min(self.datagram.times(packets.into()));
         let is_high = shares.marked.times(2) > shares.acked;
         let ends_startup = shares.high_rounds >= STARTUP_HIGH_ROUNDS;
         if self.state == State::Startup && ends_startup {

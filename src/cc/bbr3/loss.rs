@@ -234,8 +234,8 @@ impl Bbr3 {
     /// DRAFT: no response to ECN is specified. While probing, the rule is that for senders which cannot
     /// count losses (IsInflightTooHigh without selective ACKs), since marks come without a count: any
     /// mark of a probe ends the probe, and a round with a mark ends Startup.
-    pub(super) fn handle_mark(&mut self, now: Instant) {
-        if !self.handle_linux_mark(now) {
+    pub(super) fn handle_mark(&mut self, now: Instant, packets: u32) {
+        if !self.handle_linux_mark(now, packets) {
             self.note_congestion();
             self.loss_round.is_marked = true;
             if self.cycle.is_bw_probe_sample {

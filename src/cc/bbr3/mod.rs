@@ -252,7 +252,7 @@ impl RateLaw for Bbr3 {
 
     fn on_verdict(&mut self, verdict: &Verdict) {
         if verdict.kind == VerdictKind::Mark {
-            self.handle_mark(verdict.now);
+            self.handle_mark(verdict.now, verdict.packets);
         }
     }
 

@@ -316,6 +316,24 @@ fn linuxs_answer_to_marks_keeps_a_short_path_busy_and_its_queue_short() {
 }
 
 #[test]
+fn linuxs_answer_weighs_the_packets_that_were_marked() {
+    let mut law = law().with_linux_ecn();
+    let ack =
+        Ack { bytes: DATAGRAM.times(10), ..ack_of(packet(0, 0), t0() + ms(2), Rate::mbps(50), DATAGRAM) };
+    law.on_ack(&ack);
+    let mark = |packets| Verdict {
+        now: ack.now,
+        kind: VerdictKind::Mark,
+        newest: ack.newest.sent,
+        packets,
+        bytes: Bytes::ZERO,
+    };
+    law.on_verdict(&mark(3));
+    // The ACK ended a round without marks: alpha = (15/16)² + 3/10 / 16 = 58828 / 2^16; a third is cut.
+    assert_eq!(law.ecn.end_round(), Some(Gain::ratio(65_536 - 19_609, 65_536)));
+}
+
+#[test]
 fn linuxs_answer_is_for_short_paths_only() {
     let run = |linux: bool| {
         let mut path = Path::new(Rate::mbps(20), ms(40)).with_buffer(Bytes::mb(1));
@@ -409,7 +427,7 @@ proptest! {
                 }),
                 4 => law.on_undo(&Undo { now, packet }),
                 5 => law.on_mtu(Bytes::new(1200 + rate % 60_000)),
-                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, bytes: Bytes::ZERO }),
+                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, packets: 1, bytes: Bytes::ZERO }),
             }
             let plan = law.plan(now);
             prop_assert!(!plan.rate.is_zero() && plan.window >= law.datagram.times(2), "{plan:?}");

@@ -102,7 +102,7 @@ impl Sender {
     fn mark(&mut self) {
         let kind = crate::signal::VerdictKind::Mark;
         let newest = self.now - RTT;
-        self.law.on_verdict(&Verdict { now: self.now, kind, newest, bytes: Bytes::ZERO });
+        self.law.on_verdict(&Verdict { now: self.now, kind, newest, packets: 1, bytes: Bytes::ZERO });
     }
 
     /// A sender that was reduced from 100 segments and then begins avoidance: W_max = 100, W = 70.

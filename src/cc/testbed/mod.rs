@@ -22,7 +22,7 @@ pub use self::path::{Path, Policer};
 use self::watched::Watched;
 use super::{PathStart, RateLaw};
 use crate::control::Control;
-use crate::signal::{Feedback, Plan, Purpose, Release};
+use crate::signal::{Feedback, PacketNumber, Plan, Purpose, Release};
 use crate::test_clock::{ms, t0};
 use crate::units::{Bytes, Gain, Rate};
 
@@ -63,8 +63,6 @@ enum Event {
 #[derive(Debug)]
 struct Sender {
     outstanding: BTreeMap<u64, Instant>,
-    /// Packets declared lost, for what arrives late.
-    lost: BTreeMap<u64, Instant>,
     next: u64,
     largest_acked: Option<u64>,
     last_sent: Instant,
@@ -103,7 +101,6 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
             law,
             sender: Sender {
                 outstanding: BTreeMap::new(),
-                lost: BTreeMap::new(),
                 next: 0,
                 largest_acked: None,
                 last_sent: now,
@@ -277,7 +274,9 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         self.sender.next += 1;
         self.sender.last_sent = sent;
         self.sender.outstanding.insert(number, sent);
-        self.control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose: Purpose::Data });
+        let purpose = Purpose::Data;
+        let named = Some(PacketNumber(number));
+        self.control.on_feedback(&Feedback::Sent { sent, bytes: DATAGRAM, purpose, number: named });
         self.enter_link(number);
     }
 
@@ -344,9 +343,9 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
                 newest = newest.max(Some(sent));
                 self.sender.largest_acked = self.sender.largest_acked.max(Some(*number));
                 self.control.on_feedback(&Feedback::Acked { sent, bytes: DATAGRAM });
-            } else if let Some(sent) = self.sender.lost.remove(number) {
-                self.law.on_late_arrival(self.now, sent);
             }
+            let number = PacketNumber(*number);
+            self.control.on_feedback(&Feedback::AckRange { now: self.now, first: number, last: number });
         }
         let Some(newest) = newest else { return };
         self.sender.probes = 0;
@@ -354,7 +353,7 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         self.control.on_feedback(&Feedback::AckEnd { now: self.now, in_flight });
         self.detect_losses();
         if is_marked {
-            self.control.on_feedback(&Feedback::Marked { now: self.now, newest });
+            self.control.on_feedback(&Feedback::Marked { now: self.now, newest, packets: 1 });
         }
     }
 
@@ -375,9 +374,8 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
             }
         }
         let (Some(&(first, oldest)), Some(&(last, newest))) = (lost.first(), lost.last()) else { return };
-        for &(number, sent) in &lost {
-            self.sender.outstanding.remove(&number);
-            self.sender.lost.insert(number, sent);
+        for (number, _) in &lost {
+            self.sender.outstanding.remove(number);
         }
         let is_run = last - first + 1 == lost.len() as u64;
         let persistent = is_run && newest - oldest > self.probe_timeout() * 3;
@@ -464,6 +462,6 @@ mod tests {
         bed.path.detour = Some((bed.now() + DATAGRAM / Rate::mbps(8), ms(20)));
         bed.run_for(ms(500));
         assert_eq!(bed.control.ledger().lost(), DATAGRAM);
-        assert!(bed.sender.lost.is_empty(), "the late packet was recognised");
+        assert_eq!(bed.control.ledger().spurious(), DATAGRAM, "the late packet was recognised");
     }
 }

@@ -1,16 +1,15 @@
 //! A law under observation.
 #![cfg(test)]
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use crate::cc::RateLaw;
-use crate::signal::{Ack, Loss, Plan, Sent, Snapshot, Undo, Verdict};
+use crate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict};
 use crate::test_clock::t0;
 use crate::units::Bytes;
 
-/// A law shared between `Control` and the test, which notes its states and what it was told of losses.
+/// A law shared between `Control` and the test, which notes its states.
 #[derive(Debug)]
 pub(super) struct Watched<L>(Arc<Mutex<Seen<L>>>);
 
@@ -18,7 +17,6 @@ pub(super) struct Watched<L>(Arc<Mutex<Seen<L>>>);
 pub(super) struct Seen<L> {
     pub law: L,
     pub trace: Vec<(Instant, &'static str)>,
-    lost: BTreeMap<Instant, Snapshot>,
 }
 
 impl<L> Clone for Watched<L> {
@@ -30,7 +28,7 @@ impl<L> Clone for Watched<L> {
 impl<L: RateLaw> Watched<L> {
     pub fn new(law: L) -> Self {
         let trace = vec![(t0(), law.state())];
-        Self(Arc::new(Mutex::new(Seen { law, trace, lost: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(Seen { law, trace })))
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Seen<L>> {
@@ -45,14 +43,6 @@ impl<L: RateLaw> Watched<L> {
             seen.trace.push((now, state));
         }
     }
-
-    /// What `Control` will do once the transport reports late acknowledgements of lost packets.
-    pub fn on_late_arrival(&self, now: Instant, sent: Instant) {
-        let packet = self.lock().lost.remove(&sent);
-        if let Some(packet) = packet {
-            self.tell(now, |law| law.on_undo(&Undo { now, packet }));
-        }
-    }
 }
 
 impl<L: RateLaw + 'static> RateLaw for Watched<L> {
@@ -65,8 +55,11 @@ impl<L: RateLaw + 'static> RateLaw for Watched<L> {
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
-        self.lock().lost.extend(loss.packets.iter().map(|packet| (packet.sent, *packet)));
         self.tell(loss.now, |law| law.on_loss(loss));
+    }
+
+    fn on_undo(&mut self, undo: &Undo) {
+        self.tell(undo.now, |law| law.on_undo(undo));
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {

@@ -183,9 +183,10 @@ impl Sender {
         if ack.marks > self.marks
             && let Some((_, newest)) = self.newest
         {
+            let packets = ack.marks - self.marks;
             self.marks = ack.marks;
             self.counts.first_mark.get_or_insert(since(self.origin, now));
-            self.control.on_feedback(&Feedback::Marked { now, newest });
+            self.control.on_feedback(&Feedback::Marked { now, newest, packets });
         }
     }
 
@@ -472,7 +473,7 @@ impl Sender {
         }
         self.in_flight += bytes;
         self.counts.packets_sent += 1;
-        self.control.on_feedback(&Feedback::Sent { sent, bytes, purpose: Purpose::Data });
+        self.control.on_feedback(&Feedback::Sent { sent, bytes, purpose: Purpose::Data, number: None });
         launch(Segment {
             number,
             chunk,
