@@ -48,7 +48,7 @@ impl Classifier {
             (false, false, true) => VerdictKind::Burst,
             (false, _, false) => VerdictKind::Scatter,
         };
-        Some(Verdict { now: loss.now, kind, newest, bytes: loss.bytes, packets: u32::try_from(loss.packets.len()).unwrap_or(u32::MAX) })
+        Some(Verdict { now: loss.now, kind, newest, bytes: loss.bytes, packets: u32::try_from(loss.packets.len()).unwrap_or(u32::MAX), queue: self.delay.queue })
     }
 
     fn note(&mut self, is_lost: bool) {

@@ -25,6 +25,7 @@ pub struct WarpRate {
     epochs: VecDeque<Point>,
     last: Option<Point>,
     lumps: Lumps,
+    lump: Duration,
     slowdown: Option<Slowdown>,
     arrivals: VecDeque<Rate>,
     least: VecDeque<Duration>,
@@ -61,7 +62,7 @@ struct Slowdown {
     /// Delay above the floor at its begin.
     from: Duration,
     /// By how much the delay should have fallen since.
-    expected: Duration,
+    expected: i64,
     epochs: u32,
     /// The rate at its begin.
     rate: Rate,
@@ -99,6 +100,7 @@ impl WarpRate {
             epochs: VecDeque::new(),
             last: None,
             lumps: Lumps::default(),
+            lump: Duration::ZERO,
             slowdown: None,
             arrivals: VecDeque::new(),
             least: VecDeque::new(),
@@ -172,6 +174,7 @@ impl WarpRate {
         }
         self.foreign = self.foreign.min(self.least.iter().max().copied().unwrap_or_default());
         self.queue = above.saturating_sub(self.foreign + self.lumps.largest());
+        self.lump = self.lumps.largest();
         self.lumps = Lumps::new(point);
         self.epochs.push_back(point);
         if self.epochs.len() > EVIDENCE_EPOCHS {
@@ -179,7 +182,7 @@ impl WarpRate {
         }
         let arrival = window.arrival();
         let target = self.target_queue();
-        self.check_foreign(&recent, above, target);
+        self.check_foreign(&window, &recent, above, target);
         let u = self.answer_milli(target);
         let epoch = self.epoch();
         let cap = self.arrivals.iter().copied().max().unwrap_or(self.rate);
@@ -199,7 +202,7 @@ impl WarpRate {
     }
 
     /// A queue that does not drain when we slow down is not ours.
-    fn check_foreign(&mut self, recent: &Span, above: Duration, target: Duration) {
+    fn check_foreign(&mut self, window: &Span, recent: &Span, above: Duration, target: Duration) {
         if recent.pace() > recent.arrival() * Gain::percent(125) {
             self.arrivals.clear();
         }
@@ -211,17 +214,18 @@ impl WarpRate {
             self.slowdown = None;
             return;
         }
-        let capacity = self.arrivals.iter().copied().max().unwrap_or(self.rate);
+        let capacity = window.arrival();
         let Some(slow) = &mut self.slowdown else {
-            self.slowdown = Some(Slowdown { from: above, expected: Duration::ZERO, epochs: 0, rate: self.rate });
+            self.slowdown = Some(Slowdown { from: above, expected: 0, epochs: 0, rate: self.rate });
             return;
         };
-        slow.expected += recent.send_time.saturating_sub(recent.sent / capacity);
+        slow.expected += recent.send_time.as_nanos() as i64 - (recent.sent / capacity).as_nanos() as i64;
         let fallen = slow.from.saturating_sub(above);
         slow.epochs += 1;
-        if slow.expected > self.queue.max(target) && slow.epochs >= TEST_EPOCHS {
+        let expected = Duration::from_nanos(slow.expected.max(0) as u64);
+        if expected > self.queue.max(target) && slow.epochs >= TEST_EPOCHS {
             if std::env::var("DBG").is_ok() { eprintln!("{:p} test rate {:.2} arrival {:.2} cap {:.2} above {above:?} queue {:?} foreign {:?} expected {:?} fallen {fallen:?}", &self.datagram, self.rate.as_mbps_f64(), recent.arrival().as_mbps_f64(), capacity.as_mbps_f64(), self.queue, self.foreign, slow.expected); }
-            if fallen < slow.expected / 4 {
+            if fallen < expected / 4 {
                 self.foreign += self.queue;
                 self.queue = Duration::ZERO;
                 let rate = slow.rate;
@@ -229,6 +233,11 @@ impl WarpRate {
             }
             self.slowdown = None;
         }
+    }
+
+    /// Whether others' packets fill the queue, and not the path's own jitter.
+    fn competes(&self, queue: Duration) -> bool {
+        !self.foreign.is_zero() && queue > self.target_queue().max(self.lump * 8)
     }
 
     fn advance(&mut self, point: Point, epoch: Duration, target: Duration, app_limited: bool) {
@@ -350,6 +359,7 @@ impl RateLaw for WarpRate {
     fn on_verdict(&mut self, verdict: &Verdict) {
         match verdict.kind {
             VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent => {}
+            VerdictKind::Scatter if self.competes(verdict.queue) => {}
             VerdictKind::Scatter => {
                 self.scattered += verdict.bytes;
                 return;
