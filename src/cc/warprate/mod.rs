@@ -31,6 +31,9 @@ pub struct WarpRate {
     least: VecDeque<Duration>,
     delivered: Bytes,
     scattered: Bytes,
+    started: Instant,
+    floor_seen: Instant,
+    resume_at: Option<Instant>,
     rtt: Option<Rtt>,
     floor: Duration,
     noise: Duration,
@@ -52,7 +55,9 @@ enum Phase {
     Probe { since: Instant, gain_milli: u32, queue: Duration },
     /// Waiting until what the probe sent is acknowledged.
     Judge { since: Instant, until: Instant, gain_milli: u32, first: Option<Point>, queue: Duration },
-    /// Half rate.
+    /// Half rate, so that the floor shows.
+    Drain { until: Instant },
+    /// Below the rate after a probe that failed.
     Trim { until: Instant, gain_milli: u32 },
 }
 
@@ -106,6 +111,9 @@ impl WarpRate {
             least: VecDeque::new(),
             delivered: Bytes::ZERO,
             scattered: Bytes::ZERO,
+            started: start.now,
+            floor_seen: start.now,
+            resume_at: None,
             rtt: None,
             floor: Duration::ZERO,
             noise: Duration::ZERO,
@@ -242,7 +250,7 @@ impl WarpRate {
 
     fn advance(&mut self, point: Point, epoch: Duration, target: Duration, app_limited: bool) {
         match self.phase {
-            Phase::Start { .. } => {}
+            Phase::Start { .. } | Phase::Drain { .. } => {}
             Phase::Cruise { epochs_left: 0 } => {
                 if self.queue < target / 2 && !app_limited && self.rate < self.anchor {
                     let gain_milli = match (self.failures, self.successes) {
@@ -298,6 +306,27 @@ impl WarpRate {
         self.restart(point);
     }
 
+    /// Whether it is time to look for the floor; a drain is no evidence of anything else.
+    fn drain(&mut self, point: Point) {
+        if point.rtt() <= self.floor + self.target_queue() / 4 {
+            self.floor_seen = point.acked_at;
+        }
+        match self.phase {
+            Phase::Cruise { .. } => {
+                let age = point.acked_at.saturating_duration_since(self.started);
+                let patience = if age < Duration::from_secs(6) { 1 } else { 5 };
+                if self.floor_seen + Duration::from_secs(patience) < point.acked_at {
+                    let until = point.acked_at + self.epoch() + Duration::from_millis(10);
+                    self.phase = Phase::Drain { until };
+                    self.resume_at = Some(until);
+                    self.floor_seen = point.acked_at;
+                }
+            }
+            Phase::Drain { until } if until <= point.acked_at => self.cruise(false),
+            _ => {}
+        }
+    }
+
     fn restart(&mut self, point: Point) {
         self.epochs.clear();
         self.epochs.push_back(point);
@@ -307,6 +336,7 @@ impl WarpRate {
     fn gain(&self) -> Gain {
         match self.phase {
             Phase::Probe { gain_milli, .. } | Phase::Trim { gain_milli, .. } => Gain::ratio(gain_milli, 1000),
+            Phase::Drain { .. } => Gain::ratio(1, 2),
             _ => Gain::ONE,
         }
     }
@@ -348,6 +378,13 @@ impl RateLaw for WarpRate {
             self.restart(point);
         }
         self.last = Some(point);
+        self.drain(point);
+        if self.resume_at.is_some_and(|at| point.sent_at < at) {
+            return;
+        }
+        if self.resume_at.take().is_some() {
+            self.restart(point);
+        }
         self.on_probe_ack(point);
         self.lumps.add(point);
         let is_long = point.acked_at >= self.epochs.back().expect("not empty").acked_at + self.epoch();
@@ -400,6 +437,7 @@ impl RateLaw for WarpRate {
             Phase::Cruise { .. } => "cruise",
             Phase::Probe { .. } => "probe",
             Phase::Judge { .. } => "judge",
+            Phase::Drain { .. } => "drain",
             Phase::Trim { .. } => "trim",
         }
     }
