@@ -69,6 +69,25 @@ pub fn preset(name: &str) -> Option<String> {
 pub const WRITTEN: &[(&str, &str)] = &[
     ("request-staircase-14480", include_str!("../scenarios/request-staircase-14480.json")),
     ("request-staircase-14481", include_str!("../scenarios/request-staircase-14481.json")),
+    ("picoquic/satellite-250-3", include_str!("../scenarios/picoquic/satellite-250-3.json")),
+    ("picoquic/satellite-250-3-loss", include_str!("../scenarios/picoquic/satellite-250-3-loss.json")),
+    ("picoquic/satellite-250-3-jitter", include_str!("../scenarios/picoquic/satellite-250-3-jitter.json")),
+    ("picoquic/satellite-50-10", include_str!("../scenarios/picoquic/satellite-50-10.json")),
+    ("picoquic/satellite-10-2", include_str!("../scenarios/picoquic/satellite-10-2.json")),
+    ("picoquic/performance-100m-10ms", include_str!("../scenarios/picoquic/performance-100m-10ms.json")),
+    ("picoquic/performance-1g-4ms", include_str!("../scenarios/picoquic/performance-1g-4ms.json")),
+    ("picoquic/slow-1m-300ms", include_str!("../scenarios/picoquic/slow-1m-300ms.json")),
+    ("picoquic/outage-10m-15ms", include_str!("../scenarios/picoquic/outage-10m-15ms.json")),
+    ("picoquic/wifi-suspended-once", include_str!("../scenarios/picoquic/wifi-suspended-once.json")),
+    ("picoquic/wifi-suspended-6-times", include_str!("../scenarios/picoquic/wifi-suspended-6-times.json")),
+    ("picoquic/drop-and-back", include_str!("../scenarios/picoquic/drop-and-back.json")),
+    ("picoquic/black-hole", include_str!("../scenarios/picoquic/black-hole.json")),
+    ("picoquic/asymmetric-10-1", include_str!("../scenarios/picoquic/asymmetric-10-1.json")),
+    ("bbr2/simple", include_str!("../scenarios/bbr2/simple.json")),
+    ("bbr2/small-buffer", include_str!("../scenarios/bbr2/small-buffer.json")),
+    ("bbr2/ack-aggregation", include_str!("../scenarios/bbr2/ack-aggregation.json")),
+    ("bbr2/bandwidth-increase", include_str!("../scenarios/bbr2/bandwidth-increase.json")),
+    ("bbr2/bandwidth-decrease", include_str!("../scenarios/bbr2/bandwidth-decrease.json")),
 ];
 
 /// Published cells that `cells.json` does not list: id, loss of data, loss of acknowledgements.
