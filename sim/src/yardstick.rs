@@ -38,16 +38,29 @@ impl Reading {
 /// # Errors
 /// As [`scenario::run`].
 pub fn measure(topology: &Topology, yardstick: &Yardstick, seed: u64) -> Result<Reading, ScenarioError> {
-    let name = yardstick.law.name();
+    measure_law(topology, yardstick, seed, scenario::law(topology, 0, &yardstick.law, seed))
+}
+
+/// Runs the topology under another law, which stands for the yardstick's.
+///
+/// # Errors
+/// As [`scenario::run_law`].
+pub fn measure_law(
+    topology: &Topology,
+    yardstick: &Yardstick,
+    seed: u64,
+    law: Made,
+) -> Result<Reading, ScenarioError> {
     let watch = Watch::default();
-    let law = match scenario::law(topology, 0, &yardstick.law, seed) {
+    let law = match law {
         Made::Own { factory: inner, sparse_acks } => {
             Made::Own { factory: Arc::new(WatchedFactory { inner, watch: watch.clone() }), sparse_acks }
         }
         foreign => foreign,
     };
-    let report = scenario::run_law(topology, &Options { seed, ..Options::default() }, name, &law)?;
-    let seen = *watch.seen();
+    let options = Options { seed, ..Options::default() };
+    let report = scenario::run_law(topology, &options, yardstick.law.name(), &law)?;
+    let seen = watch.sender();
     if let Some(limit) = yardstick.done {
         let took = report.flows[0].done_ns.map(Duration::from_nanos);
         let ours = took.map(|took| took.saturating_sub(yardstick.since));
@@ -74,6 +87,7 @@ impl Reading {
 struct Seen {
     /// The last smoothed round-trip time.
     rtt: Option<Duration>,
+    delivered: Bytes,
     /// In startup: the largest delivery rate.
     bandwidth: Rate,
     /// The delivery rate that rounds of startup are compared with.
@@ -87,6 +101,7 @@ struct Seen {
 impl Seen {
     fn on_ack(&mut self, ack: &Ack) {
         self.rtt = Some(ack.rtt.smoothed);
+        self.delivered = ack.delivered;
         let Some(sample) = ack.sample.filter(|_| self.startup.is_none()) else { return };
         self.bandwidth = self.bandwidth.max(sample.rate);
         if ack.round_start && !sample.app_limited {
@@ -111,13 +126,18 @@ impl Seen {
     }
 }
 
-/// What law and observer share.
+/// What laws and observer share: an entry for each instance of the law, since both ends may have one.
 #[derive(Debug, Clone, Default)]
-struct Watch(Arc<Mutex<Seen>>);
+struct Watch(Arc<Mutex<Vec<Seen>>>);
 
 impl Watch {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn all(&self) -> MutexGuard<'_, Vec<Seen>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the law met that delivered most.
+    fn sender(&self) -> Seen {
+        self.all().iter().copied().max_by_key(|seen| seen.delivered).unwrap_or_default()
     }
 }
 
@@ -128,7 +148,9 @@ struct WatchedFactory {
 
 impl LawFactory for WatchedFactory {
     fn build(&self, start: PathStart) -> Box<dyn RateLaw> {
-        Box::new(Watched { inner: self.inner.build(start), watch: self.watch.clone() })
+        let mut all = self.watch.all();
+        all.push(Seen::default());
+        Box::new(Watched { inner: self.inner.build(start), watch: self.watch.clone(), place: all.len() - 1 })
     }
 }
 
@@ -137,6 +159,8 @@ impl LawFactory for WatchedFactory {
 struct Watched {
     inner: Box<dyn RateLaw>,
     watch: Watch,
+    /// Of its entry.
+    place: usize,
 }
 
 impl fmt::Debug for Watched {
@@ -151,9 +175,9 @@ impl RateLaw for Watched {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        self.watch.seen().on_ack(ack);
         self.inner.on_ack(ack);
-        let mut seen = self.watch.seen();
+        let seen = &mut self.watch.all()[self.place];
+        seen.on_ack(ack);
         if seen.startup.is_none() && self.inner.state() != "startup" {
             seen.startup = Some((seen.flat_rounds, ack.lost));
         }
