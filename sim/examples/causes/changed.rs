@@ -1,82 +1,41 @@
-//! Why limits of picoquic's are missed: each line takes one cause away, and the last all of them.
-//!
-//! ```sh
-//! cargo run --release -p warpsim --example yardstick_causes
-//! ```
-//!
-//! What picoquic does and RFC 9002, RFC 9438 and draft-ietf-ccwg-bbr-06 do not:
-//! - *long start*: where the round trip exceeds 100 ms, its window starts as many times larger as the round
-//!   trip is longer, and grows by as many times what is acknowledged;
-//! - *deaf to losses*: it answers losses only above a smoothed rate that one packet in 64 does not reach;
-//! - *no collapse*: silence does not bring the window down to two packets (RFC 9002 §7.6);
-//! - *no PROBE_RTT*: its BBR keeps its window where the draft halves it every 5 s;
-//! - *sparse ACKs*: its receiver acknowledges less often than every second packet.
-
-#![allow(missing_docs, reason = "a program, not an interface")]
+//! A law of ours that differs in one respect or several.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warprate::cc::{LawFactory, PathStart, RateLaw};
-use warprate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict};
+use warprate::signal::{Ack, DeliverySample, Loss, Plan, Sent, Undo, Verdict};
 use warprate::units::{Bytes, Rate};
 use warpsim::laws::Made;
-use warpsim::published::WRITTEN;
-use warpsim::scenario;
-use warpsim::topology::{Topology, Yardstick};
-use warpsim::yardstick::{measure, measure_law};
 
-/// Which causes are taken away.
+/// What is taken away.
 #[derive(Debug, Clone, Copy, Default)]
-struct Removed {
-    long_start: bool,
-    losses: bool,
-    collapse: bool,
-    probe_rtt: bool,
-    dense_acks: bool,
+pub struct Removed {
+    /// A start that doubles. In its place picoquic's: where the round trip exceeds 100 ms, the window is as
+    /// many times larger as the round trip is longer, and grows by as many times what is acknowledged.
+    pub short_start: bool,
+    /// Losses. picoquic answers them above a smoothed rate that one packet in 64 does not reach.
+    pub losses: bool,
+    /// The window of two packets after silence (RFC 9002 §7.6), or of one (RFC 6298).
+    pub collapse: bool,
+    /// BBR's PROBE_RTT, where the window is halved every 5 s.
+    pub probe_rtt: bool,
+    /// An acknowledgement for every second packet. In its place one for ten.
+    pub dense_acks: bool,
+    /// The lone sample at the start of a round, by which the draft (section 5.3.1.2) sees whether bandwidth
+    /// grows. In its place the largest of the round before, as Linux' BBRv3 looks at each.
+    pub lone_samples: bool,
 }
 
-const NOTHING: Removed =
-    Removed { long_start: false, losses: false, collapse: false, probe_rtt: false, dense_acks: false };
-
-const CAUSES: &[(&str, Removed)] = &[
-    ("as it is", NOTHING),
-    ("sparse ACKs", Removed { dense_acks: true, ..NOTHING }),
-    ("long start", Removed { long_start: true, ..NOTHING }),
-    ("deaf to losses", Removed { losses: true, ..NOTHING }),
-    ("no collapse", Removed { collapse: true, ..NOTHING }),
-    ("no PROBE_RTT", Removed { probe_rtt: true, ..NOTHING }),
-    ("all", Removed { long_start: true, losses: true, collapse: true, probe_rtt: true, dense_acks: true }),
-];
-
-fn main() {
-    print!("{:32} {:8} {:>7}", "limits missed, in seconds", "law", "limit");
-    CAUSES.iter().for_each(|(name, _)| print!(" {name:>14}"));
-    println!();
-    for (name, text) in WRITTEN {
-        let topology = Topology::read(name, text).expect("presets are topologies");
-        for yardstick in &topology.yardsticks {
-            let reading = measure(&topology, yardstick, SEED).expect("presets run");
-            if !reading.is_met() && name.contains("250") {
-                print!("{name:32} {:8} {:7}", yardstick.law.name(), reading.limit);
-                CAUSES
-                    .iter()
-                    .for_each(|(_, removed)| print!(" {:14.3}", ours(&topology, yardstick, *removed)));
-                println!();
-            }
-        }
-    }
-}
-
-fn ours(topology: &Topology, yardstick: &Yardstick, removed: Removed) -> f64 {
-    let law = match scenario::law(topology, 0, &yardstick.law, SEED) {
+/// The law without what is `removed`.
+pub fn without(removed: Removed, law: Made) -> Made {
+    match law {
         Made::Own { factory: inner, .. } => {
             Made::Own { factory: Arc::new(Factory { inner, removed }), sparse_acks: removed.dense_acks }
         }
         foreign => foreign,
-    };
-    measure_law(topology, yardstick, SEED, law).expect("presets run").ours
+    }
 }
 
 struct Factory {
@@ -95,6 +54,7 @@ impl LawFactory for Factory {
             start: None,
             best: Rate::ZERO,
             has_started: false,
+            peak: None,
             kept: None,
         })
     }
@@ -111,6 +71,8 @@ struct Changed {
     /// The largest delivery rate at the start of a round.
     best: Rate,
     has_started: bool,
+    /// The largest delivery sample of this round.
+    peak: Option<DeliverySample>,
     /// The plan before PROBE_RTT.
     kept: Option<Plan>,
 }
@@ -129,7 +91,7 @@ impl Changed {
             self.best = self.best.max(sample.rate);
         }
         self.has_started |= !self.is_starting();
-        if !self.removed.long_start || times <= 1.0 || self.has_started {
+        if !self.removed.short_start || times <= 1.0 || self.has_started {
             self.start = None;
             return;
         }
@@ -144,7 +106,13 @@ impl RateLaw for Changed {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        self.inner.on_ack(ack);
+        let mut seen = *ack;
+        if let Some(sample) = ack.sample.filter(|_| self.removed.lone_samples) {
+            let peak = self.peak.filter(|peak| peak.rate > sample.rate).unwrap_or(sample);
+            self.peak = Some(if ack.round_start { sample } else { peak });
+            seen.sample = Some(if ack.round_start { peak } else { sample });
+        }
+        self.inner.on_ack(&seen);
         self.lengthen(ack);
         self.kept =
             if self.inner.state() == "probe_rtt" { self.kept } else { Some(self.inner.plan(ack.now)) };
@@ -204,5 +172,3 @@ fn scaled(bytes: Bytes, times: f64) -> Bytes {
 
 /// The round trip up to which picoquic starts as everyone does.
 const STANDARD_RTT: Duration = Duration::from_millis(100);
-
-const SEED: u64 = 1;
