@@ -26,6 +26,9 @@ pub struct Removed {
     /// The lone sample at the start of a round, by which the draft (section 5.3.1.2) sees whether bandwidth
     /// grows. In its place the largest of the round before, as Linux' BBRv3 looks at each.
     pub lone_samples: bool,
+    /// Round trips shorter than the mean: BBR's model has the least one of 10 s, which jitter makes a
+    /// fraction of what packets take.
+    pub short_rtts: bool,
 }
 
 /// The law without what is `removed`.
@@ -111,6 +114,10 @@ impl RateLaw for Changed {
             let peak = self.peak.filter(|peak| peak.rate > sample.rate).unwrap_or(sample);
             self.peak = Some(if ack.round_start { sample } else { peak });
             seen.sample = Some(if ack.round_start { peak } else { sample });
+        }
+        if self.removed.short_rtts {
+            let latest = ack.now.saturating_duration_since(ack.newest.sent);
+            seen.newest.sent = ack.now - latest.max(ack.rtt.smoothed);
         }
         self.inner.on_ack(&seen);
         self.lengthen(ack);

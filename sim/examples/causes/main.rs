@@ -68,6 +68,8 @@ fn published() {
     let causes = [
         ("as it is", nothing),
         ("all samples", Removed { lone_samples: true, ..nothing }),
+        ("mean RTT", Removed { short_rtts: true, ..nothing }),
+        ("both", Removed { lone_samples: true, short_rtts: true, ..nothing }),
         ("deaf", Removed { losses: true, ..nothing }),
         ("no collapse", Removed { collapse: true, ..nothing }),
     ];
