@@ -55,7 +55,6 @@ impl LawFactory for Factory {
             removed: self.removed,
             initial,
             start: None,
-            best: Rate::ZERO,
             has_started: false,
             peak: None,
             kept: None,
@@ -71,8 +70,7 @@ struct Changed {
     initial: Bytes,
     /// The window of the long start, and the round trip that it is paced by.
     start: Option<(Bytes, Duration)>,
-    /// The largest delivery rate at the start of a round.
-    best: Rate,
+    /// Whether the law has found the path's capacity.
     has_started: bool,
     /// The largest delivery sample of this round.
     peak: Option<DeliverySample>,
@@ -88,11 +86,6 @@ impl Changed {
 
     fn lengthen(&mut self, ack: &Ack) {
         let times = ack.rtt.min.as_secs_f64() / STANDARD_RTT.as_secs_f64();
-        if let Some(sample) = ack.sample.filter(|_| ack.round_start) {
-            // A round without growth: the path is full.
-            self.has_started |= sample.rate.as_bytes_per_sec() < self.best.as_bytes_per_sec() / 4 * 5;
-            self.best = self.best.max(sample.rate);
-        }
         self.has_started |= !self.is_starting();
         if !self.removed.short_start || times <= 1.0 || self.has_started {
             self.start = None;
