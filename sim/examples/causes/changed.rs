@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use warprate::cc::{LawFactory, PathStart, RateLaw};
 use warprate::signal::{Ack, DeliverySample, Loss, Plan, Sent, Undo, Verdict};
-use warprate::units::{Bytes, Rate};
+use warprate::units::Bytes;
 use warpsim::laws::Made;
 
 /// What is taken away.

@@ -155,8 +155,8 @@ impl Link {
             }
             last = Some(step.at);
         }
-        let losses = self.steps.iter().enumerate().filter_map(|(index, step)| Some((index, step.loss?)));
-        if let Some((index, _)) = losses.last().filter(|(_, last)| last.share() == Probability::ONE) {
+        let mut losses = self.steps.iter().enumerate().filter_map(|(index, step)| Some((index, step.loss?)));
+        if let Some((index, _)) = losses.next_back().filter(|(_, last)| last.share() == Probability::ONE) {
             return problem(
                 format!("{at}.steps[{index}].loss"),
                 "for ever, expected a step with less after it",
