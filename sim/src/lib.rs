@@ -35,3 +35,4 @@ pub mod scenario;
 pub mod topology;
 pub mod trace;
 pub mod world;
+pub mod yardstick;

@@ -10,6 +10,7 @@ mod reality;
 mod run;
 mod state;
 mod workers;
+mod yardsticks;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,8 @@ pub enum Command {
     /// Compare the simulator with the same code on real sockets, over the same path.
     #[cfg(unix)]
     Reality(reality::Args),
+    /// Run our laws beside the limits that others set for theirs.
+    Yardsticks(yardsticks::Args),
     /// Write the presets again from the reference grid.
     Presets(presets::Args),
 }
@@ -48,6 +51,7 @@ impl Command {
             Self::Floors(args) => args.run(),
             #[cfg(unix)]
             Self::Reality(args) => args.run(),
+            Self::Yardsticks(args) => args.run(),
             Self::Presets(args) => args.run(),
         }
     }
