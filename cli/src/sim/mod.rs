@@ -1,6 +1,7 @@
 //! `warp sim`: the simulator's commands.
 
 mod check;
+mod duels;
 mod list;
 mod presets;
 mod published;
@@ -27,6 +28,8 @@ pub enum Command {
     List,
     /// Run the published cells for each law, beside the published figures and the oracle.
     Published(published::Args),
+    /// Let every pair of laws share a bottleneck, and compare with theory and the snapshot.
+    Duels(duels::Args),
     /// Compare the simulator with the same code on real sockets, over the same path.
     #[cfg(unix)]
     Reality(reality::Args),
@@ -42,6 +45,7 @@ impl Command {
             Self::Check(args) => args.run(),
             Self::List => list::run(),
             Self::Published(args) => args.run(),
+            Self::Duels(args) => args.run(),
             #[cfg(unix)]
             Self::Reality(args) => args.run(),
             Self::Presets(args) => args.run(),
