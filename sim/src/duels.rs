@@ -111,17 +111,26 @@ impl Duel {
     /// The share that theory gives the first flow, given the queue that was found, and who says so.
     pub fn expected_share(&self, found: &Figures) -> Option<(RangeInclusive<f64>, &'static str)> {
         let kinds = self.laws.map(|law| law.trim_start_matches("quinn-"));
-        let is_equal = self.rtts[0] == self.rtts[1];
+        if self.rtts[0] == self.rtts[1] {
+            return match kinds {
+                _ if self.laws[0] == self.laws[1] => Some((FAIR, "equal flows")),
+                ["cubic", "newreno"] => Some((0.45..=1.0, "RFC 9438 §4.3")),
+                _ => None,
+            };
+        }
+        // In the deepest buffer NewReno needs 200 round trips of 0.4 s from one loss to the next: in so
+        // short a run nothing settles.
+        let is_settled = self.buffer != DEEPEST;
         match kinds {
-            _ if self.laws[0] == self.laws[1] && is_equal => Some((FAIR, "equal flows")),
-            ["newreno", "newreno"] if !is_equal => Some((
-                self.share_by_rtt(found, 1)..=self.share_by_rtt(found, 2),
-                "1/RTT to 1/RTT², Lakshman and Madhow 1997",
-            )),
-            ["cubic", "cubic"] if !is_equal => {
-                Some((self.share_by_rtt(found, 0)..=self.share_by_rtt(found, 2), "RFC 9438 §3.3, §3.4"))
+            ["newreno", "newreno"] if is_settled => {
+                Some((self.shares_by_rtt(found, 1..=2), "1/RTT to 1/RTT², Lakshman and Madhow 1997"))
             }
-            ["cubic", "newreno"] if is_equal => Some((0.45..=1.0, "RFC 9438 §4.3")),
+            ["cubic", "cubic"] if is_settled => {
+                Some((self.shares_by_rtt(found, 0..=2), "equal to 1/RTT², RFC 9438 §3.3, §3.4"))
+            }
+            ["bbr3", "bbr3"] | ["bbr", "bbr"] if self.rtts[0] < self.rtts[1] => {
+                Some((0.0..=0.5, "the longer round trip wins, Hock et al. 2017"))
+            }
             _ => None,
         }
     }
@@ -138,8 +147,9 @@ impl Duel {
         if let Some((expected, source)) = self.expected_share(found) {
             check("share", found.share, expected, source);
         }
+        // The packet in transmission comes on top of the buffer.
         let buffer_ms = self.buffer_time().as_secs_f64() * 1e3;
-        check("queue", found.queue_p95_ms, 0.0..=buffer_ms, "the buffer");
+        check("queue", found.queue_p95_ms, 0.0..=buffer_ms + PACKET_TIME.as_secs_f64() * 1e3, "the buffer");
         if let Some(then) = snapshot.get(&self.name()) {
             let around = |then: f64, band: f64| then - band..=then + band;
             check("share", found.share, around(then.share, SHARE_BAND), "snapshot");
@@ -164,10 +174,12 @@ impl Duel {
         self.buffer.of_bytes(warplink::bdp(RATE, longest)) / RATE
     }
 
-    /// The first flow's share where rates go with 1 / RTTⁿ, queue included.
-    fn share_by_rtt(&self, found: &Figures, exponent: i32) -> f64 {
-        let weight = |rtt: Duration| (rtt.as_secs_f64() * 1e3 + found.queue_ms).powi(-exponent);
-        weight(self.rtts[0]) / (weight(self.rtts[0]) + weight(self.rtts[1]))
+    /// The first flow's shares where rates go with 1 / RTTⁿ, queue included, for n from least to most.
+    fn shares_by_rtt(&self, found: &Figures, exponents: RangeInclusive<i32>) -> RangeInclusive<f64> {
+        let [first, second] = self.rtts.map(|rtt| rtt.as_secs_f64() * 1e3 + found.queue_ms);
+        let share = |exponent: &i32| 1.0 / (1.0 + (first / second).powi(*exponent));
+        let (least, most) = (share(exponents.start()), share(exponents.end()));
+        least.min(most)..=least.max(most)
     }
 
     fn dumbbell(&self, starts: [Duration; 2]) -> Dumbbell {
@@ -201,8 +213,8 @@ const HEAD_START: Duration = Duration::from_millis(500);
 const EQUAL: Duration = Duration::from_millis(40);
 const SHORT: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_millis(100);
-const BUFFERS: [Multiple; 3] =
-    [Multiple::millionths(500_000), Multiple::millionths(1_000_000), Multiple::millionths(4_000_000)];
+const BUFFERS: [Multiple; 3] = [Multiple::millionths(500_000), Multiple::millionths(1_000_000), DEEPEST];
+const DEEPEST: Multiple = Multiple::millionths(4_000_000);
 
 /// Flows of one law and one round trip: 50 % within a tenth of the link.
 const FAIR: RangeInclusive<f64> = 0.4..=0.6;

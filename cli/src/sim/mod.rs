@@ -1,5 +1,6 @@
 //! `warp sim`: the simulator's commands.
 
+mod ack_ratio;
 mod check;
 mod duels;
 mod list;
@@ -28,6 +29,8 @@ pub enum Command {
     List,
     /// Run the published cells for each law, beside the published figures and the oracle.
     Published(published::Args),
+    /// Let two CUBIC flows share a bottleneck, one acknowledged on every packet, one on every n-th.
+    AckRatio(ack_ratio::Args),
     /// Let every pair of laws share a bottleneck, and compare with theory and the snapshot.
     Duels(duels::Args),
     /// Compare the simulator with the same code on real sockets, over the same path.
@@ -45,6 +48,7 @@ impl Command {
             Self::Check(args) => args.run(),
             Self::List => list::run(),
             Self::Published(args) => args.run(),
+            Self::AckRatio(args) => args.run(),
             Self::Duels(args) => args.run(),
             #[cfg(unix)]
             Self::Reality(args) => args.run(),
