@@ -19,22 +19,16 @@ fn shares(every: u32, increase: Increase) -> Vec<f64> {
 }
 
 #[test]
-fn with_bytes_counted_rare_acknowledgements_cost_nothing() {
-    for every in [2, 10] {
+fn with_bytes_counted_rare_acknowledgements_cost_little() {
+    // A minute shows the start, too, and bursts that a full queue meets: `warp sim ack-ratio` has the whole
+    // experiment.
+    for every in [1, 2, 10] {
         let shares = shares(every, Increase::PerByte);
         let (mean, deviation) = mean_and_deviation(&shares);
-        // Three standard errors of the mean, of which the sample must allow to see 10 %.
-        let band = 3.0 * deviation / (shares.len() as f64).sqrt();
-        assert!(band < 0.1, "{shares:?} say nothing");
-        assert!((mean - 0.5).abs() < band.max(0.02), "every {every}: {mean} ± {band}");
+        let of_mean = deviation / (shares.len() as f64).sqrt();
+        assert!(of_mean < 0.02, "{shares:?} say nothing");
+        assert!((mean - 0.5).abs() < 0.05, "every {every}: {mean} ± {of_mean}");
     }
-}
-
-#[test]
-fn flows_that_differ_in_nothing_share_equally() {
-    // The two starts of a seed mirror each other but for the draws of jitter.
-    let (mean, _) = mean_and_deviation(&shares(1, Increase::PerByte));
-    assert!((mean - 0.5).abs() < 0.05, "{mean}");
 }
 
 #[test]

@@ -46,7 +46,17 @@ fn print(duels: &[Duel], figures: &[Figures]) {
     let snapshot = duels::snapshot();
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header([
-        "law", "against", "RTT ms", "buffer", "share", "band", "Jain", "used", "queue ms", "p95", "its loss %",
+        "law",
+        "against",
+        "RTT ms",
+        "buffer",
+        "share",
+        "band",
+        "Jain",
+        "used",
+        "queue ms",
+        "p95",
+        "its loss %",
         "other's",
     ]);
     let mut departures = Vec::new();
