@@ -1,7 +1,9 @@
 //! `warp sim`: the simulator's commands.
 
+mod ack_ratio;
 mod check;
 mod floors;
+mod duels;
 mod list;
 mod presets;
 mod published;
@@ -31,6 +33,10 @@ pub enum Command {
     Published(published::Args),
     /// Hold a law against what it must reach: transfers and steady states, with a floor and a goal each.
     Floors(floors::Args),
+    /// Let two CUBIC flows share a bottleneck, one acknowledged on every packet, one on every n-th.
+    AckRatio(ack_ratio::Args),
+    /// Let every pair of laws share a bottleneck, and compare with theory and the snapshot.
+    Duels(duels::Args),
     /// Compare the simulator with the same code on real sockets, over the same path.
     #[cfg(unix)]
     Reality(reality::Args),
@@ -49,6 +55,8 @@ impl Command {
             Self::List => list::run(),
             Self::Published(args) => args.run(),
             Self::Floors(args) => args.run(),
+            Self::AckRatio(args) => args.run(),
+            Self::Duels(args) => args.run(),
             #[cfg(unix)]
             Self::Reality(args) => args.run(),
             Self::Yardsticks(args) => args.run(),
