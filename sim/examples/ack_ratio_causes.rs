@@ -113,4 +113,4 @@ fn cell(row: &Setting, change: Change) -> Result<(f64, f64), Box<dyn Error + Sen
     Ok(mean_and_deviation(&shares))
 }
 
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 4;
