@@ -1,11 +1,13 @@
 //! WarpRATE.
 
+mod compete;
 mod evidence;
 mod lumps;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use self::compete::Compete;
 use self::evidence::{Point, Span};
 use self::lumps::Lumps;
 use super::random::Random;
@@ -25,6 +27,9 @@ pub struct WarpRate {
     epochs: VecDeque<Point>,
     last: Option<Point>,
     lumps: Lumps,
+    compete: Option<Compete>,
+    competed_at: Option<Instant>,
+    now: Instant,
     lump: Duration,
     slowdown: Option<Slowdown>,
     arrivals: VecDeque<Rate>,
@@ -105,6 +110,9 @@ impl WarpRate {
             epochs: VecDeque::new(),
             last: None,
             lumps: Lumps::default(),
+            compete: None,
+            competed_at: None,
+            now: start.now,
             lump: Duration::ZERO,
             slowdown: None,
             arrivals: VecDeque::new(),
@@ -231,9 +239,15 @@ impl WarpRate {
         let fallen = slow.from.saturating_sub(above);
         slow.epochs += 1;
         let expected = Duration::from_nanos(slow.expected.max(0) as u64);
-        if expected > self.queue.max(target) && slow.epochs >= TEST_EPOCHS {
+        if expected > self.queue.max(target) && slow.epochs >= if self.competed_at.is_some_and(|at| at + Duration::from_secs(20) > self.now) { TEST_EPOCHS / 2 } else { TEST_EPOCHS } {
             if std::env::var("DBG").is_ok() { eprintln!("{:p} test rate {:.2} arrival {:.2} cap {:.2} above {above:?} queue {:?} foreign {:?} expected {:?} fallen {fallen:?}", &self.datagram, self.rate.as_mbps_f64(), recent.arrival().as_mbps_f64(), capacity.as_mbps_f64(), self.queue, self.foreign, slow.expected); }
-            if fallen < expected / 4 {
+            if fallen < expected / 4 && self.queue > self.lump * 8 {
+                let rate = slow.rate;
+                self.set_rate(rate);
+                let window = self.rate * self.rtt.expect("measured").smoothed;
+                self.compete = Some(Compete::new(self.now, self.datagram, window, &mut self.random));
+                self.foreign = Duration::ZERO;
+            } else if fallen < expected / 4 {
                 self.foreign += self.queue;
                 self.queue = Duration::ZERO;
                 let rate = slow.rate;
@@ -241,11 +255,6 @@ impl WarpRate {
             }
             self.slowdown = None;
         }
-    }
-
-    /// Whether others' packets fill the queue, and not the path's own jitter.
-    fn competes(&self, queue: Duration) -> bool {
-        !self.foreign.is_zero() && queue > self.target_queue().max(self.lump * 8)
     }
 
     fn advance(&mut self, point: Point, epoch: Duration, target: Duration, app_limited: bool) {
@@ -327,6 +336,23 @@ impl WarpRate {
         }
     }
 
+    fn on_compete_ack(&mut self, ack: &Ack, point: Point) {
+        let target = self.target_queue();
+        let Some(compete) = &mut self.compete else { return };
+        let is_over = compete.on_ack(ack, point, target, &mut self.random);
+        let rate = compete.window(ack.now) / ack.rtt.smoothed;
+        self.set_rate(rate);
+        if is_over {
+            self.compete = None;
+            self.competed_at = Some(ack.now);
+            self.floor_seen = ack.now;
+            self.slowdown = None;
+            self.arrivals.clear();
+            self.cruise(false);
+            self.restart(point);
+        }
+    }
+
     fn restart(&mut self, point: Point) {
         self.epochs.clear();
         self.epochs.push_back(point);
@@ -355,6 +381,9 @@ impl WarpRate {
 
 impl RateLaw for WarpRate {
     fn on_sent(&mut self, sent: &Sent) {
+        if let Some(compete) = &mut self.compete {
+            compete.on_sent(sent);
+        }
         if let Phase::Start { .. } = self.phase {
             self.train.on_sent(sent, self.datagram, self.rate);
         }
@@ -378,6 +407,10 @@ impl RateLaw for WarpRate {
             self.restart(point);
         }
         self.last = Some(point);
+        self.now = ack.now;
+        if self.compete.is_some() {
+            return self.on_compete_ack(ack, point);
+        }
         self.drain(point);
         if self.resume_at.is_some_and(|at| point.sent_at < at) {
             return;
@@ -396,12 +429,15 @@ impl RateLaw for WarpRate {
     fn on_verdict(&mut self, verdict: &Verdict) {
         match verdict.kind {
             VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent => {}
-            VerdictKind::Scatter if self.competes(verdict.queue) => {}
+            VerdictKind::Scatter if self.compete.is_some() && verdict.queue > self.target_queue() => {}
             VerdictKind::Scatter => {
                 self.scattered += verdict.bytes;
                 return;
             }
             VerdictKind::Burst => return,
+        }
+        if let Some(compete) = &mut self.compete {
+            return compete.on_congestion(verdict);
         }
         if self.cut_at.is_some_and(|at| verdict.newest <= at) {
             return;
@@ -427,11 +463,19 @@ impl RateLaw for WarpRate {
         self.datagram = datagram;
     }
 
-    fn plan(&self, _now: Instant) -> Plan {
+    fn plan(&self, now: Instant) -> Plan {
+        if let Some(compete) = &self.compete {
+            let window = compete.window(now);
+            let rate = self.rate * Gain::ratio(5, 4) * compete.gain(now);
+            return Plan::new(rate.min(self.anchor), window);
+        }
         Plan::new((self.rate * self.gain()).min(self.anchor), self.window())
     }
 
     fn state(&self) -> &'static str {
+        if self.compete.is_some() {
+            return "compete";
+        }
         match self.phase {
             Phase::Start { .. } => "start",
             Phase::Cruise { .. } => "cruise",
