@@ -74,6 +74,7 @@ struct Slowdown {
     /// By how much the delay should have fallen since.
     expected: i64,
     epochs: u32,
+    since: Instant,
     /// The rate at its begin.
     rate: Rate,
 }
@@ -212,7 +213,7 @@ impl WarpRate {
     }
 
     fn answer_milli(&self, target: Duration) -> i64 {
-        let epoch = self.epoch().as_nanos() as i64;
+        let epoch = self.epoch().min(Duration::from_millis(40)).as_nanos() as i64;
         let off = target.as_nanos() as i64 - self.queue.as_nanos() as i64;
         (off * 1000 / (2 * epoch)).clamp(-250, 100)
     }
@@ -232,14 +233,17 @@ impl WarpRate {
         }
         let capacity = window.arrival();
         let Some(slow) = &mut self.slowdown else {
-            self.slowdown = Some(Slowdown { from: above, expected: 0, epochs: 0, rate: self.rate });
+            self.slowdown = Some(Slowdown { from: above, expected: 0, epochs: 0, since: self.now, rate: self.rate });
             return;
         };
         slow.expected += recent.send_time.as_nanos() as i64 - (recent.sent / capacity).as_nanos() as i64;
         let fallen = slow.from.saturating_sub(above);
         slow.epochs += 1;
         let expected = Duration::from_nanos(slow.expected.max(0) as u64);
-        if expected > self.queue.max(target) && slow.epochs >= if self.competed_at.is_some_and(|at| at + Duration::from_secs(20) > self.now) { TEST_EPOCHS / 2 } else { TEST_EPOCHS } {
+        let is_known = self.competed_at.is_some_and(|at| at + Duration::from_secs(20) > self.now);
+        let share = if is_known { 2 } else { 1 };
+        let is_long = slow.epochs >= TEST_EPOCHS / share && slow.since + SHORTEST_TEST / share <= self.now;
+        if is_long && expected > target && expected * slow.epochs > self.queue * TEST_EPOCHS {
             if std::env::var("DBG").is_ok() { eprintln!("{:p} test rate {:.2} arrival {:.2} cap {:.2} above {above:?} queue {:?} foreign {:?} expected {:?} fallen {fallen:?}", &self.datagram, self.rate.as_mbps_f64(), recent.arrival().as_mbps_f64(), capacity.as_mbps_f64(), self.queue, self.foreign, slow.expected); }
             if fallen < expected / 4 && self.queue > self.lump * 8 {
                 let rate = slow.rate;
@@ -487,6 +491,7 @@ impl RateLaw for WarpRate {
     }
 }
 
+const SHORTEST_TEST: Duration = Duration::from_millis(400);
 const TEST_EPOCHS: u32 = 4;
 const BLIND: Bytes = Bytes::new(106_000);
 const LEAST_TRAIN: Bytes = Bytes::new(30_000);
