@@ -491,7 +491,7 @@ impl RateLaw for WarpRate {
     }
 }
 
-const SHORTEST_TEST: Duration = Duration::from_millis(400);
+const SHORTEST_TEST: Duration = Duration::from_millis(600);
 const TEST_EPOCHS: u32 = 4;
 const BLIND: Bytes = Bytes::new(106_000);
 const LEAST_TRAIN: Bytes = Bytes::new(30_000);
