@@ -325,7 +325,7 @@ impl WarpRate {
             self.floor_seen = point.acked_at;
         }
         match self.phase {
-            Phase::Cruise { .. } => {
+            Phase::Cruise { .. } if self.slowdown.is_none() => {
                 let age = point.acked_at.saturating_duration_since(self.started);
                 let patience = if age < Duration::from_secs(6) { 1 } else { 5 };
                 if self.floor_seen + Duration::from_secs(patience) < point.acked_at {
