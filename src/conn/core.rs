@@ -61,6 +61,8 @@ pub struct Core {
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
+    /// The send window in force.
+    send_window: Bytes,
     /// The datagram polled last; it stays here when it did not fit the batch.
     datagram: Vec<u8>,
     held: Option<Transmit>,
@@ -116,6 +118,7 @@ impl Core {
             told_at: Some(now),
             last_sent: now,
             log: Vec::new(),
+            send_window: Bytes::ZERO,
             datagram: Vec::new(),
             held: None,
         };
@@ -285,6 +288,16 @@ impl Core {
             self.control.on_feedback(&Feedback::ProbeLost { now });
         }
         self.ack_debt.on_received(now, self.tally.received());
+        self.fit_send_window();
+    }
+
+    /// Lets writes fill what the law wants in flight, and little more.
+    fn fit_send_window(&mut self) {
+        let window = self.setup.transport.send_window_for(self.control.plan().window);
+        if window != self.send_window {
+            self.send_window = window;
+            self.inner.set_send_window(window.get());
+        }
     }
 
     /// Passes the log on to the paths it concerns; whether it told of a departure on the present one.
