@@ -21,13 +21,13 @@ pub(super) struct Point {
 }
 
 impl Point {
-    pub fn of(ack: &Ack, scattered: Bytes) -> Self {
+    pub fn of(ack: &Ack, late: Bytes, scattered: Bytes) -> Self {
         let newest = &ack.newest;
         Self {
             sent_at: newest.sent,
             sent: newest.delivered + newest.lost + newest.tx_in_flight,
             acked_at: ack.now,
-            delivered: ack.delivered,
+            delivered: ack.delivered + late,
             scattered,
         }
     }

@@ -49,6 +49,8 @@ pub struct WarpRate {
     guard: Guard,
     delivered: Bytes,
     scattered: Bytes,
+    /// Bytes that arrived after they had been declared lost.
+    late: Bytes,
     /// Packets sent before this are no evidence.
     blank_until: Option<Instant>,
     /// What was sent before this has been answered.
@@ -119,6 +121,7 @@ impl WarpRate {
             guard: Guard::new(start.now),
             delivered: Bytes::ZERO,
             scattered: Bytes::ZERO,
+            late: Bytes::ZERO,
             blank_until: None,
             answered: None,
             floor_seen: start.now,
@@ -179,7 +182,7 @@ impl WarpRate {
         let next = (window.arrival() * thousandths(1000 + self.answer(target))).max(best * LEAST_OF_BEST);
         if self.delay.queue > target {
             self.set_rate(next.min(self.rate));
-        } else if !is_limited && !self.guard.is_elastic(self.now) {
+        } else if !is_limited {
             self.set_rate(next.max(self.rate));
         }
         if window.arrival() < window.pace() * Gain::percent(80) {
@@ -432,7 +435,7 @@ impl RateLaw for WarpRate {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        let point = Point::of(ack, self.scattered);
+        let point = Point::of(ack, self.late, self.scattered);
         self.now = ack.now;
         self.delivered = ack.delivered;
         self.delay.rtt = Some(ack.rtt);
@@ -475,6 +478,10 @@ impl RateLaw for WarpRate {
             (_, VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent) => {
                 self.on_congestion(verdict);
             }
+            // Nor is there any chance in losses that follow our rate.
+            (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
+                self.on_congestion(verdict);
+            }
             (_, VerdictKind::Scatter) => {
                 self.scattered += verdict.bytes;
                 self.guard.on_loss(verdict.newest, verdict.bytes);
@@ -484,7 +491,7 @@ impl RateLaw for WarpRate {
     }
 
     fn on_undo(&mut self, undo: &Undo) {
-        self.scattered += undo.packet.bytes;
+        self.late += undo.packet.bytes;
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {

@@ -5,7 +5,7 @@
 //! window = BLIND; from the second ACK frame on BLIND + 6 · delivered
 //! ```
 //! The first reading that is conclusive ends it. A train that took longer to arrive than to leave was
-//! spread by a bottleneck: its arrival is the rate. Any other proves the anchor's rate.
+//! spread by a bottleneck: its arrival is the rate. Any other proves the rate that it had so far.
 //!
 //! No step depends on the round-trip time, and none waits for a loss.
 
@@ -61,7 +61,7 @@ impl Start {
         let span = epoch.span();
         // A tenth more than it took to leave.
         let is_spread = span.ack_time * 9 > span.send_time * 10;
-        Some(if is_spread { span.arrival().min(anchor) } else { anchor })
+        Some(if is_spread { span.arrival().min(anchor) } else { epoch.peak().min(anchor) })
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
