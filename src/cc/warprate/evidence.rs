@@ -63,6 +63,11 @@ impl Span {
         self.sent / self.send_time
     }
 
+    /// Whether nothing of it was lost by chance.
+    pub fn is_whole(&self) -> bool {
+        self.scattered.is_zero()
+    }
+
     /// The rate at which it arrived. A scattered loss took its place in the bottleneck like any packet, so
     /// it counts, within limits.
     pub fn arrival(&self) -> Rate {

@@ -182,14 +182,14 @@ impl WarpRate {
         let next = (window.arrival() * thousandths(1000 + self.answer(target))).max(best * LEAST_OF_BEST);
         if self.delay.queue > target {
             self.set_rate(next.min(self.rate));
-        } else if !is_limited {
+        } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival() < window.pace() * Gain::percent(80) {
+        if window.arrival() < window.pace() * Gain::percent(65) {
             // More is lost than chance explains.
             self.set_rate(window.arrival().min(self.rate));
         }
-        self.advance(&epoch.span(), target, is_limited);
+        self.advance(&window, &epoch.span(), target, is_limited);
     }
 
     /// A queue that does not drain when we slow down is not ours.
@@ -240,13 +240,13 @@ impl WarpRate {
     }
 
     /// The next phase, at an epoch's end.
-    fn advance(&mut self, span: &Span, target: Duration, is_limited: bool) {
+    fn advance(&mut self, window: &Span, span: &Span, target: Duration, is_limited: bool) {
         let now = self.now;
         match &mut self.phase {
             Phase::Cruise { epochs_left: 0 } => {
                 let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain()));
+                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(), *window));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,
@@ -441,7 +441,7 @@ impl RateLaw for WarpRate {
         self.delay.rtt = Some(ack.rtt);
         self.delay.floor = ack.delay.floor;
         if let Phase::Start(start) = &mut self.phase {
-            let read = start.on_ack(point, self.anchor);
+            let read = start.on_ack(point, ack, self.anchor);
             self.rate = start.rate(self.anchor);
             if let Some(rate) = read {
                 self.set_rate(rate);
@@ -499,11 +499,13 @@ impl RateLaw for WarpRate {
     }
 
     fn plan(&self, now: Instant) -> Plan {
+        // A buffer without room for a burst.
+        let quantum = if self.guard.is_elastic(now) { self.datagram.times(2) } else { Bytes::MAX };
         let pace = match self.phase {
             Phase::Compete(_) => self.rate * Gain::ratio(5, 4),
             _ => self.rate,
         };
-        Plan::new((pace * self.gain(now)).min(self.anchor), self.window())
+        Plan { quantum, ..Plan::new((pace * self.gain(now)).min(self.anchor), self.window()) }
     }
 
     fn state(&self) -> &'static str {

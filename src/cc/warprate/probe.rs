@@ -21,11 +21,13 @@ pub(super) struct Probe {
     first: Option<Point>,
     /// Thousandths of the rate.
     pub gain: i64,
+    /// What was sent and delivered before it.
+    before: Span,
 }
 
 impl Probe {
-    pub fn new(now: Instant, gain: i64) -> Self {
-        Self { since: now, until: None, first: None, gain }
+    pub fn new(now: Instant, gain: i64, before: Span) -> Self {
+        Self { since: now, until: None, first: None, gain, before }
     }
 
     /// Its epoch is over.
@@ -50,7 +52,11 @@ impl Probe {
         let span = Span::between(&first, &point);
         let rise = span.ack_time.saturating_sub(span.send_time);
         let if_full = span.send_time * u32::try_from(self.gain - 1000).unwrap_or(0) / 1000;
-        Some(rise < if_full * 3 / 10 && span.delivered.times(20) >= span.sent.times(17))
+        // Of what the gain adds, 7/10 must arrive, by the measure of the epochs before.
+        let share = |span: &Span| u128::from(span.delivered.get());
+        let lossless = share(&span) * u128::from(self.before.sent.get()) * u128::from(self.gain.unsigned_abs());
+        let needed = share(&self.before) * u128::from(span.sent.get()) * u128::from(self.gain.unsigned_abs() * 7 / 10 + 300);
+        Some(rise < if_full * 3 / 10 && lossless >= needed)
     }
 }
 

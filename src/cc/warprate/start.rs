@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::constants::{BLIND, START_GROWTH};
 use super::evidence::{Epoch, Point};
-use crate::signal::Sent;
+use crate::signal::{Ack, Sent};
 use crate::units::{Bytes, Rate};
 
 /// The state of the start.
@@ -43,7 +43,7 @@ impl Start {
     }
 
     /// Takes in an ACK frame; the rate, once it is read.
-    pub fn on_ack(&mut self, point: Point, anchor: Rate) -> Option<Rate> {
+    pub fn on_ack(&mut self, point: Point, ack: &Ack, anchor: Rate) -> Option<Rate> {
         if point.sent_at < self.train {
             return None;
         }
@@ -55,10 +55,13 @@ impl Start {
             }
         };
         epoch.add(point);
-        if !epoch.is_conclusive() {
-            return None;
-        }
         let span = epoch.span();
+        if !epoch.is_conclusive() {
+            // Most of it never arrives, or nothing comes evenly.
+            let is_drowned = ack.lost > ack.delivered && ack.lost > BLIND;
+            let is_over = is_drowned || span.ack_time > LONGEST_START;
+            return is_over.then(|| span.arrival().min(anchor));
+        }
         // A tenth more than it took to leave.
         let is_spread = span.ack_time * 9 > span.send_time * 10;
         Some(if is_spread { span.arrival().min(anchor) } else { epoch.peak().min(anchor) })
@@ -79,6 +82,8 @@ impl Start {
     }
 }
 
+/// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
+const LONGEST_START: Duration = Duration::from_secs(3);
 /// Datagrams that make a train.
 const TRAIN: u64 = 10;
 const LEAST_GAP: Duration = Duration::from_millis(1);
