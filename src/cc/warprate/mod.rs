@@ -492,6 +492,7 @@ impl RateLaw for WarpRate {
 
     fn on_undo(&mut self, undo: &Undo) {
         self.late += undo.packet.bytes;
+        self.scattered -= undo.packet.bytes;
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {
