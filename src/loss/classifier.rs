@@ -48,7 +48,14 @@ impl Classifier {
             (false, false, true) => VerdictKind::Burst,
             (false, _, false) => VerdictKind::Scatter,
         };
-        Some(Verdict { now: loss.now, kind, newest, bytes: loss.bytes, packets: u32::try_from(loss.packets.len()).unwrap_or(u32::MAX), queue: self.delay.queue })
+        Some(Verdict {
+            now: loss.now,
+            kind,
+            newest,
+            bytes: loss.bytes,
+            packets: u32::try_from(loss.packets.len()).unwrap_or(u32::MAX),
+            queue: self.delay.queue,
+        })
     }
 
     fn note(&mut self, is_lost: bool) {
@@ -69,7 +76,7 @@ impl Classifier {
 
     fn is_clustered(&self) -> bool {
         // In thousandths of a packet.
-        let expected = WINDOW as u32 * self.scatter_ppm / 1000;
+        let expected = 64 * self.scatter_ppm / 1000;
         let spread = (expected * 1000).isqrt();
         self.losses * 1000 > expected + 2 * spread + 1000
     }

@@ -64,7 +64,8 @@ impl DelayFilter {
         }
         let newest = self.last.map(|last| last.sent);
         while self.recent.len() > 1
-            && self.recent.front().map(|first| first.sent + floor.max(SHORTEST_WINDOW).max(self.noise * 4)) < newest
+            && self.recent.front().map(|first| first.sent + floor.max(SHORTEST_WINDOW).max(self.noise * 4))
+                < newest
         {
             self.recent.pop_front();
         }

@@ -2,8 +2,8 @@
 
 mod ack_ratio;
 mod check;
-mod floors;
 mod duels;
+mod floors;
 mod list;
 mod presets;
 mod published;

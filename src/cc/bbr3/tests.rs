@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::constants::{PACING_MARGIN, PROBE_WAIT_BASE, PROBE_WAIT_SPREAD, STARTUP_PACING_GAIN};
 use super::loss::{Bounds, LossRound};
 use super::model::{ExtraAcked, MaxBw, SelfLimit};
-use crate::cc::random::Random;
 use super::{Bbr3, Phase, State};
+use crate::cc::random::Random;
 use crate::cc::testbed::{Bed, DATAGRAM, Path, Source, is_within};
 use crate::cc::{PathStart, RateLaw};
 use crate::signal::{Ack, DeliverySample, Loss, Rtt, Sent, Snapshot, Undo, Verdict, VerdictKind};
@@ -49,6 +49,7 @@ fn ack_of(newest: Snapshot, now: Instant, rate: Rate, delivered: Bytes) -> Ack {
         in_flight: Bytes::ZERO,
         newest,
         rtt: rtt_of(interval),
+        delay: crate::signal::Delay::default(),
         sample: Some(DeliverySample {
             rate,
             delivered,
@@ -327,6 +328,7 @@ fn linuxs_answer_weighs_the_packets_that_were_marked() {
         newest: ack.newest.sent,
         packets,
         bytes: Bytes::ZERO,
+        queue: Duration::ZERO,
     };
     law.on_verdict(&mark(3));
     // The ACK ended a round without marks: alpha = (15/16)² + 3/10 / 16 = 58828 / 2^16; a third is cut.
@@ -427,7 +429,7 @@ proptest! {
                 }),
                 4 => law.on_undo(&Undo { now, packet }),
                 5 => law.on_mtu(Bytes::new(1200 + rate % 60_000)),
-                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, packets: 1, bytes: Bytes::ZERO }),
+                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, packets: 1, bytes: Bytes::ZERO, queue: Duration::ZERO }),
             }
             let plan = law.plan(now);
             prop_assert!(!plan.rate.is_zero() && plan.window >= law.datagram.times(2), "{plan:?}");

@@ -62,7 +62,8 @@ impl Guard {
             return None;
         }
         // As long as it took to lose so many.
-        let fraction_of_epoch = datagram.times(TESTED_LOSSES * 5 / 4).get() * self.sent.get() / self.lost.get();
+        let fraction_of_epoch =
+            datagram.times(TESTED_LOSSES * 5 / 4).get() * self.sent.get() / self.lost.get();
         let epochs = fraction_of_epoch.div_ceil(sent.get().max(1)).clamp(1, 16);
         let length = epoch * u32::try_from(epochs).unwrap_or(16);
         self.test = Some(Test { since: now, until: now + length, lost: Bytes::ZERO });
@@ -70,7 +71,12 @@ impl Guard {
     }
 
     /// Packets sent at this instant have met their fate, and `rate_sent` bytes left in the slower spell.
-    pub fn judge(&mut self, now: Instant, resolved: Instant, sent_per_spell: impl Fn(Duration) -> Bytes) -> bool {
+    pub fn judge(
+        &mut self,
+        now: Instant,
+        resolved: Instant,
+        sent_per_spell: impl Fn(Duration) -> Bytes,
+    ) -> bool {
         let Some(test) = self.test.filter(|test| test.until <= resolved) else { return false };
         let sent = sent_per_spell(test.until - test.since);
         // lost' / sent' < 0.6 * lost / sent

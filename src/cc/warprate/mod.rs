@@ -61,14 +61,22 @@ pub struct WarpRate {
 
 #[derive(Debug, Clone)]
 enum Phase {
-    Start(Start),
-    Cruise { epochs_left: u32 },
+    Start(Box<Start>),
+    Cruise {
+        epochs_left: u32,
+    },
     Probe(Probe),
     /// Below the rate, in thousandths of it, until then.
-    Below { until: Instant, gain: i64 },
+    Below {
+        until: Instant,
+        gain: i64,
+    },
     /// So far below it that the queue empties.
-    Drain { until: Instant, gain: i64 },
-    Compete(Compete),
+    Drain {
+        until: Instant,
+        gain: i64,
+    },
+    Compete(Box<Compete>),
 }
 
 /// What the round-trip times of the last epochs say.
@@ -111,7 +119,7 @@ impl WarpRate {
             now: start.now,
             random: Random::new(seed),
             rate: start.anchor,
-            phase: Phase::Start(Start::new(start.now)),
+            phase: Phase::Start(Box::new(Start::new(start.now))),
             ladder: Ladder::default(),
             epoch: None,
             history: VecDeque::new(),
@@ -230,7 +238,7 @@ impl WarpRate {
                 let window = self.rate * rtt.smoothed;
                 let compete = Compete::new(self.now, self.datagram, window, &mut self.random);
                 self.delay.foreign = Duration::ZERO;
-                self.phase = Phase::Compete(compete);
+                self.phase = Phase::Compete(Box::new(compete));
             }
             _ => {
                 self.delay.foreign += self.delay.queue;
@@ -471,7 +479,10 @@ impl RateLaw for WarpRate {
         let target = self.target();
         match (&mut self.phase, verdict.kind) {
             // Among others, each loss from a queue is one.
-            (Phase::Compete(compete), VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent) => {
+            (
+                Phase::Compete(compete),
+                VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent,
+            ) => {
                 compete.on_congestion(verdict);
             }
             (Phase::Compete(compete), _) if verdict.queue > target => compete.on_congestion(verdict),

@@ -54,8 +54,11 @@ impl Probe {
         let if_full = span.send_time * u32::try_from(self.gain - 1000).unwrap_or(0) / 1000;
         // Of what the gain adds, 7/10 must arrive, by the measure of the epochs before.
         let share = |span: &Span| u128::from(span.delivered.get());
-        let lossless = share(&span) * u128::from(self.before.sent.get()) * u128::from(self.gain.unsigned_abs());
-        let needed = share(&self.before) * u128::from(span.sent.get()) * u128::from(self.gain.unsigned_abs() * 7 / 10 + 300);
+        let lossless =
+            share(&span) * u128::from(self.before.sent.get()) * u128::from(self.gain.unsigned_abs());
+        let needed = share(&self.before)
+            * u128::from(span.sent.get())
+            * u128::from(self.gain.unsigned_abs() * 7 / 10 + 300);
         Some(rise < if_full * 3 / 10 && lossless >= needed)
     }
 }

@@ -51,8 +51,7 @@ impl Slowdown {
         self.expected += nanos(epoch.send_time) - nanos(epoch.sent / capacity);
         let expected = Duration::from_nanos(u64::try_from(self.expected).unwrap_or(0));
         let haste = if is_known { 2 } else { 1 };
-        let is_long =
-            self.epochs >= TEST_EPOCHS / haste && self.since + SHORTEST_TEST / haste <= now;
+        let is_long = self.epochs >= TEST_EPOCHS / haste && self.since + SHORTEST_TEST / haste <= now;
         // The longer nothing falls, the less must have been expected.
         if !is_long || expected <= target || expected * self.epochs <= queue * TEST_EPOCHS {
             return Answer::Open;
