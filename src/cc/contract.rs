@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw};
+use super::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw, WarpRate};
 use crate::loss::Ledger;
 use crate::signal::{Plan, Purpose, Snapshot, Undo, Verdict, VerdictKind};
 use crate::test_clock::{ms, t0};
@@ -43,6 +43,11 @@ const LAWS: &[Entry] = &[
         name: "bbr3 with Linux's ECN",
         kind: Kind::Model,
         build: |start, seed| Box::new(Bbr3::new(start, seed).with_linux_ecn()),
+    },
+    Entry {
+        name: "warprate",
+        kind: Kind::Model,
+        build: |start, seed| Box::new(WarpRate::new(start.with_anchor(Rate::gbps(10)), seed)),
     },
 ];
 

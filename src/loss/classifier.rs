@@ -84,3 +84,6 @@ impl Classifier {
 
 const WINDOW: usize = 64;
 const LEAST_QUEUE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests;

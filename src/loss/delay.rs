@@ -114,3 +114,6 @@ const CALM_SAMPLES: usize = 8;
 const NOISY_SAMPLES: usize = 32;
 /// Samples older than the floor say nothing about the present; on short paths two ACK delays may pass.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests;
