@@ -6,8 +6,10 @@
 //! ```text
 //! source -> Control -> [losses, policer] -> queue of `buffer` bytes -> link of `rate` -> delay / 2 (+ detour)
 //!    ^                                                                                      v
-//!    +----- Feedback <- loss detection <- delay / 2 (held to multiples of `ack_slot`) <- receiver
+//!    +----- Feedback <- loss detection <- delay / 2 (+ jitter, held to multiples of `ack_slot`) <- receiver
 //! ```
+//! An ACK frame names all that arrived before it, so one that is overtaken costs nothing.
+//!
 //! Settings in [`Path`] and [`Source`] may be changed while it runs.
 #![cfg(test)]
 
@@ -20,6 +22,8 @@ use std::time::{Duration, Instant};
 
 pub use self::path::{Path, Policer};
 use self::watched::Watched;
+pub use self::watched::{Cause, Step};
+use super::random::Random;
 use super::{PathStart, RateLaw};
 use crate::control::Control;
 use crate::signal::{Feedback, PacketNumber, Plan, Purpose, Release};
@@ -52,12 +56,21 @@ pub struct Bed<L> {
     receiver: Receiver,
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     wake: Option<Instant>,
+    random: Random,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrive { number: u64, is_marked: bool },
-    AckArrive { numbers: Vec<u64>, is_marked: bool },
+    AckArrive { frame: u64 },
+}
+
+/// An ACK frame on its way.
+#[derive(Debug)]
+struct AckFrame {
+    frame: u64,
+    numbers: Vec<u64>,
+    is_marked: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +98,9 @@ struct Receiver {
     ack_due: Option<Instant>,
     expected: u64,
     delivered: u64,
+    frames: u64,
+    in_transit: VecDeque<AckFrame>,
+    last_ack: Option<Instant>,
 }
 
 impl<L: RateLaw + Clone + 'static> Bed<L> {
@@ -111,6 +127,7 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
             receiver: Receiver::default(),
             events: BinaryHeap::new(),
             wake: Some(now),
+            random: Random::new(1),
         }
     }
 
@@ -172,6 +189,11 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         self.law.lock().trace.clone()
     }
 
+    /// Every change of the law's pace so far.
+    pub fn steps(&self) -> Vec<Step> {
+        self.law.lock().steps.clone()
+    }
+
     pub fn state(&self) -> &'static str {
         self.control.state()
     }
@@ -214,7 +236,7 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
             let Some(Reverse((_, _, event))) = self.events.pop() else { return false };
             match event {
                 Event::Arrive { number, is_marked } => self.on_arrival(number, is_marked),
-                Event::AckArrive { numbers, is_marked } => self.on_ack(&numbers, is_marked),
+                Event::AckArrive { frame } => self.on_frame(frame),
             }
         } else if is_due(self.receiver.ack_due) {
             self.send_ack();
@@ -285,8 +307,9 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         let is_policed =
             self.path.policer.as_mut().is_some_and(|policer| !policer.admits(self.now, DATAGRAM));
         let is_lost = self.path.lose_every.is_some_and(|n| self.link.entered.is_multiple_of(n));
+        let is_chance = self.path.loss_permille > 0 && self.random.between(0, 999) < self.path.loss_permille;
         let is_overflow = self.link.done.is_some() && self.queue() + DATAGRAM > self.path.buffer;
-        if is_policed || is_lost || is_overflow {
+        if is_policed || is_lost || is_chance || is_overflow {
             self.link.dropped += 1;
             return;
         }
@@ -328,12 +351,31 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         let numbers = std::mem::take(&mut self.receiver.pending);
         let is_marked = std::mem::take(&mut self.receiver.is_marked);
         let mut wait = self.path.delay - self.path.delay / 2;
+        if !self.path.ack_jitter.is_zero() {
+            wait += self.random.below(self.path.ack_jitter);
+            if self.path.keeps_acks_in_order {
+                wait = wait.max(self.receiver.last_ack.map_or(wait, |last| last - self.now));
+            }
+        }
         if !self.path.ack_slot.is_zero() {
             let arrival = (self.now + wait - t0()).as_nanos();
             let over = arrival % self.path.ack_slot.as_nanos();
             wait += self.path.ack_slot - Duration::from_nanos(u64::try_from(over).expect("below a slot"));
         }
-        self.schedule(wait, Event::AckArrive { numbers, is_marked });
+        let receiver = &mut self.receiver;
+        let frame = receiver.frames;
+        receiver.frames += 1;
+        receiver.last_ack = Some(self.now + wait);
+        receiver.in_transit.push_back(AckFrame { frame, numbers, is_marked });
+        self.schedule(wait, Event::AckArrive { frame });
+    }
+
+    /// Takes in what this frame and those that it overtook name.
+    fn on_frame(&mut self, frame: u64) {
+        while self.receiver.in_transit.front().is_some_and(|ack| ack.frame <= frame) {
+            let Some(ack) = self.receiver.in_transit.pop_front() else { return };
+            self.on_ack(&ack.numbers, ack.is_marked);
+        }
     }
 
     fn on_ack(&mut self, numbers: &[u64], is_marked: bool) {

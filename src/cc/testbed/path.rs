@@ -16,6 +16,8 @@ pub struct Path {
     pub buffer: Bytes,
     /// Every n-th packet is lost before the queue.
     pub lose_every: Option<u64>,
+    /// So many packets in a thousand are lost at random before the queue.
+    pub loss_permille: u32,
     pub policer: Option<Policer>,
     /// What leaves the link before this instant takes so much longer than the rest.
     pub detour: Option<(Instant, Duration)>,
@@ -23,6 +25,10 @@ pub struct Path {
     pub ack_every: usize,
     /// ACKs reach the sender at multiples of this.
     pub ack_slot: Duration,
+    /// ACKs take longer by a uniform draw from zero to this, a second at most.
+    pub ack_jitter: Duration,
+    /// Whether a late ACK holds up those sent after it, or they overtake it.
+    pub keeps_acks_in_order: bool,
     /// The backlog above which the queue marks what enters it.
     pub mark_above: Bytes,
 }
@@ -64,10 +70,13 @@ impl Path {
             delay,
             buffer: (rate * delay).max(DATAGRAM.times(10)),
             lose_every: None,
+            loss_permille: 0,
             policer: None,
             detour: None,
             ack_every: 2,
             ack_slot: Duration::ZERO,
+            ack_jitter: Duration::ZERO,
+            keeps_acks_in_order: true,
             mark_above: Bytes::MAX,
         }
     }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use crate::cc::RateLaw;
-use crate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict};
+use crate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict, VerdictKind};
 use crate::test_clock::t0;
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 
 /// A law shared between `Control` and the test, which notes its states.
 #[derive(Debug)]
@@ -17,6 +17,25 @@ pub(super) struct Watched<L>(Arc<Mutex<Seen<L>>>);
 pub(super) struct Seen<L> {
     pub law: L,
     pub trace: Vec<(Instant, &'static str)>,
+    pub steps: Vec<Step>,
+}
+
+/// What a law was told when it changed its pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    Sent,
+    Ack,
+    Loss,
+    Verdict(VerdictKind),
+    Undo,
+    Deadline,
+}
+
+/// A change of pace.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    pub cause: Cause,
+    pub to: Rate,
 }
 
 impl<L> Clone for Watched<L> {
@@ -28,17 +47,21 @@ impl<L> Clone for Watched<L> {
 impl<L: RateLaw> Watched<L> {
     pub fn new(law: L) -> Self {
         let trace = vec![(t0(), law.state())];
-        Self(Arc::new(Mutex::new(Seen { law, trace })))
+        Self(Arc::new(Mutex::new(Seen { law, trace, steps: Vec::new() })))
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Seen<L>> {
         self.0.lock().expect("no test panics inside a law and goes on")
     }
 
-    fn tell(&self, now: Instant, event: impl FnOnce(&mut L)) {
+    fn tell(&self, now: Instant, cause: Cause, event: impl FnOnce(&mut L)) {
         let mut seen = self.lock();
+        let from = seen.law.plan(now).rate;
         event(&mut seen.law);
-        let state = seen.law.state();
+        let (state, to) = (seen.law.state(), seen.law.plan(now).rate);
+        if from != to {
+            seen.steps.push(Step { cause, to });
+        }
         if seen.trace.last().is_none_or(|(_, last)| *last != state) {
             seen.trace.push((now, state));
         }
@@ -47,27 +70,27 @@ impl<L: RateLaw> Watched<L> {
 
 impl<L: RateLaw + 'static> RateLaw for Watched<L> {
     fn on_sent(&mut self, sent: &Sent) {
-        self.tell(sent.now, |law| law.on_sent(sent));
+        self.tell(sent.now, Cause::Sent, |law| law.on_sent(sent));
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        self.tell(ack.now, |law| law.on_ack(ack));
+        self.tell(ack.now, Cause::Ack, |law| law.on_ack(ack));
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
-        self.tell(loss.now, |law| law.on_loss(loss));
+        self.tell(loss.now, Cause::Loss, |law| law.on_loss(loss));
     }
 
     fn on_undo(&mut self, undo: &Undo) {
-        self.tell(undo.now, |law| law.on_undo(undo));
+        self.tell(undo.now, Cause::Undo, |law| law.on_undo(undo));
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
-        self.tell(verdict.now, |law| law.on_verdict(verdict));
+        self.tell(verdict.now, Cause::Verdict(verdict.kind), |law| law.on_verdict(verdict));
     }
 
     fn on_deadline(&mut self, now: Instant) {
-        self.tell(now, |law| law.on_deadline(now));
+        self.tell(now, Cause::Deadline, |law| law.on_deadline(now));
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {

@@ -549,3 +549,8 @@ const LONGEST_GAP: Duration = Duration::from_millis(100);
 /// What an ACK of ten packets may lag.
 const ACK_LAG: Duration = Duration::from_millis(1);
 const WINDOW_SLACK: u64 = 24;
+
+#[cfg(test)]
+mod principles;
+#[cfg(test)]
+mod tests;
