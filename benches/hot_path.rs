@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use warprate::cc::Fixed;
+use warprate::cc::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw, WarpRate};
 use warprate::control::Control;
 use warprate::signal::{Feedback, PacketNumber, Purpose};
 use warprate::units::{Bytes, Rate};
@@ -67,6 +67,95 @@ fn control(c: &mut Criterion) {
     });
 }
 
+/// One Gbit/s: a datagram takes 11.6 us, a thousand of them a round trip of 11.6 ms.
+const SPACING_NANOS: u64 = 11_616;
+const LAW_IN_FLIGHT: u64 = 1_000;
+/// ACK frames between two looks at the clock; with 2 packets each they leave most of the flight.
+const FRAMES: u64 = 32;
+
+/// A steady flow: packet n leaves at n spacings and arrives when a thousand later ones have left.
+struct Flow {
+    start: Instant,
+    control: Control,
+    sent: u64,
+    acked: u64,
+}
+
+impl Flow {
+    /// Past the start of every law.
+    fn new(law: Box<dyn RateLaw>) -> Self {
+        let start = Instant::now();
+        let control = Control::new(start, law, Rate::gbps(10), DATAGRAM);
+        let mut flow = Self { start, control, sent: 0, acked: 0 };
+        for _ in 0..2_000 {
+            flow.fill();
+            flow.acknowledge();
+        }
+        flow
+    }
+
+    fn departure(&self, n: u64) -> Instant {
+        self.start + Duration::from_nanos(SPACING_NANOS * n)
+    }
+
+    fn fill(&mut self) {
+        while self.sent < self.acked + LAW_IN_FLIGHT {
+            self.control.on_feedback(&Feedback::Sent {
+                sent: self.departure(self.sent),
+                bytes: DATAGRAM,
+                purpose: Purpose::Data,
+                number: Some(PacketNumber(self.sent)),
+            });
+            self.sent += 1;
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        for _ in 0..FRAMES {
+            let first = self.acked;
+            let now = self.departure(first + LAW_IN_FLIGHT + 1);
+            let (from, to) = (PacketNumber(first), PacketNumber(first + 1));
+            self.control.on_feedback(&Feedback::AckRange { now, first: from, last: to });
+            for n in [first, first + 1] {
+                self.control.on_feedback(&Feedback::Acked { sent: self.departure(n), bytes: DATAGRAM });
+            }
+            self.acked += 2;
+            let in_flight = DATAGRAM.times(self.sent - self.acked);
+            self.control.on_feedback(&Feedback::AckEnd { now, in_flight });
+        }
+    }
+}
+
+/// Epochs, rounds and probes come as often as they would: their cost is in the mean.
+fn laws(c: &mut Criterion) {
+    let start = PathStart::new(Instant::now(), DATAGRAM).with_anchor(Rate::gbps(10));
+    let laws: [(&str, Box<dyn RateLaw>); 5] = [
+        ("fixed", Box::new(Fixed::new(Rate::gbps(1), Bytes::mb(16)))),
+        ("newreno", Box::new(NewReno::new(start))),
+        ("cubic", Box::new(Cubic::new(start))),
+        ("bbr3", Box::new(Bbr3::new(start, 1))),
+        ("warprate", Box::new(WarpRate::new(start, 1))),
+    ];
+    let mut group = c.benchmark_group("one ACK frame of 2 packets at 1000 in flight");
+    for (name, law) in laws {
+        let mut flow = Flow::new(law);
+        group.bench_function(name, |b| {
+            b.iter_custom(|frames| {
+                let mut spent = Duration::ZERO;
+                let batches = frames.div_ceil(FRAMES);
+                for _ in 0..batches {
+                    flow.fill();
+                    let begin = Instant::now();
+                    flow.acknowledge();
+                    spent += begin.elapsed();
+                }
+                spent.mul_f64(frames as f64 / (batches * FRAMES) as f64)
+            });
+        });
+    }
+    group.finish();
+}
+
 fn units(c: &mut Criterion) {
     c.bench_function("Bytes / Rate", |b| b.iter(|| black_box(DATAGRAM) / black_box(Rate::mbps(95))));
     c.bench_function("Rate * Duration", |b| {
@@ -74,5 +163,5 @@ fn units(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, control, units);
+criterion_group!(benches, control, laws, units);
 criterion_main!(benches);

@@ -254,7 +254,11 @@ impl WarpRate {
             Phase::Cruise { epochs_left: 0 } => {
                 let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(self.delay.queue < target / 8), *window));
+                    self.phase = Phase::Probe(Probe::new(
+                        now,
+                        self.ladder.gain(self.delay.queue < target / 8),
+                        *window,
+                    ));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,
