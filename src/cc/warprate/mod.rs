@@ -193,7 +193,7 @@ impl WarpRate {
         } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival() < window.pace() * Gain::percent(65) {
+        if window.arrival() < window.pace() * Gain::percent(50) {
             // More is lost than chance explains.
             self.set_rate(window.arrival().min(self.rate));
         }
@@ -254,7 +254,11 @@ impl WarpRate {
             Phase::Cruise { epochs_left: 0 } => {
                 let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(self.delay.queue < target / 8), *window));
+                    self.phase = Phase::Probe(Probe::new(
+                        now,
+                        self.ladder.gain(self.delay.queue < target / 8),
+                        *window,
+                    ));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,
