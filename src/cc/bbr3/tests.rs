@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::constants::{PACING_MARGIN, PROBE_WAIT_BASE, PROBE_WAIT_SPREAD, STARTUP_PACING_GAIN};
 use super::loss::{Bounds, LossRound};
 use super::model::{ExtraAcked, MaxBw, SelfLimit};
-use crate::cc::random::Random;
 use super::{Bbr3, Phase, State};
+use crate::cc::random::Random;
 use crate::cc::testbed::{Bed, DATAGRAM, Path, Source, is_within};
 use crate::cc::{PathStart, RateLaw};
 use crate::signal::{Ack, DeliverySample, Loss, Rtt, Sent, Snapshot, Undo, Verdict, VerdictKind};
@@ -49,6 +49,7 @@ fn ack_of(newest: Snapshot, now: Instant, rate: Rate, delivered: Bytes) -> Ack {
         in_flight: Bytes::ZERO,
         newest,
         rtt: rtt_of(interval),
+        delay: crate::signal::Delay::default(),
         sample: Some(DeliverySample {
             rate,
             delivered,

@@ -60,6 +60,7 @@ impl Sender {
             in_flight: Bytes::ZERO,
             newest: self.packet(is_app_limited),
             rtt,
+            delay: crate::signal::Delay::default(),
             sample: None,
             delivered: Bytes::ZERO,
             lost: Bytes::ZERO,

@@ -25,6 +25,7 @@ fn ack(rtt: Duration, round_start: bool) -> Ack {
         in_flight: PACKET,
         newest,
         rtt: Rtt { latest: rtt, min: rtt, smoothed: rtt, deviation: Duration::ZERO },
+        delay: crate::signal::Delay::default(),
         sample: None,
         delivered: Bytes::ZERO,
         lost: Bytes::ZERO,
