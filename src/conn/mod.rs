@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! endpoint, connection, streams   what applications hold
-//! shard                           the driver: one socket, one task
+//! shard, driver                   what they share; the task of one socket
+//! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
 //! tap                             the seam: what quinn-proto takes for a congestion controller
 //! crypto                          the seam: what it takes for TLS, which sees packet numbers and ACK frames
@@ -10,6 +11,7 @@
 //! *May import:* everything else in the library. `clock` is the only caller of the clock.
 
 mod ack_debt;
+mod ahead;
 mod alarm;
 mod batch;
 mod cid;
@@ -18,9 +20,11 @@ mod config;
 mod connection;
 pub mod core;
 mod crypto;
+mod driver;
 mod drop_in;
 mod endpoint;
 mod error;
+mod interface;
 #[cfg(feature = "qlog")]
 mod qlog;
 mod shard;
@@ -28,7 +32,9 @@ mod socket;
 mod stats;
 mod streams;
 mod tap;
+mod txtime;
 mod wait;
+mod watcher;
 
 pub use batch::BatchLimits;
 pub use config::{ClientHandshake, Law, TransportConfig};
@@ -38,8 +44,10 @@ pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfi
 pub use error::{
     ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
 };
+pub use interface::{Anchor, AnchorSource, Interface, Qdisc, SendClock};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
 pub use stats::{ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;
+pub use txtime::ReleaseReports;

@@ -1,0 +1,194 @@
+//! Datagrams with a release time: SO_TXTIME. The kernel's `fq` or `etf` keeps them until then; other
+//! queues send them at once, without a word, so whoever calls this has looked first.
+//!
+//! `quinn-udp` has no such control message; the others that it writes are written here too.
+
+#[cfg(target_os = "linux")]
+pub(super) use imp::TxTime;
+#[cfg(not(target_os = "linux"))]
+pub(super) use none::TxTime;
+
+/// What became of release times, as the kernel reports it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReleaseReports {
+    /// Datagrams, or batches of them, that `etf` dropped because their time had passed.
+    pub missed: u64,
+    /// Such as it did not take because their time, or their clock, was wrong.
+    pub refused: u64,
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::io::{self, IoSlice, IoSliceMut};
+    use std::net::IpAddr;
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::time::Instant;
+
+    use nix::errno::Errno;
+    use nix::libc;
+    use nix::sys::socket::sockopt::TxTime as TxTimeOption;
+    use nix::sys::socket::{
+        ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    };
+    use nix::time::{ClockId, clock_gettime};
+    use quinn_udp::Transmit;
+
+    use super::super::clock;
+    use super::super::interface::SendClock;
+    use super::ReleaseReports;
+
+    /// A socket's release times.
+    #[derive(Debug)]
+    pub struct TxTime {
+        clock: ClockId,
+        /// One instant, read on both clocks.
+        origin: (Instant, u64),
+    }
+
+    impl TxTime {
+        /// Allows release times on a socket. `etf` needs CAP_NET_ADMIN, `fq` nothing.
+        pub fn enable(socket: &impl AsFd, clock: SendClock) -> io::Result<Self> {
+            let clock = match clock {
+                SendClock::Etf => ClockId::from_raw(libc::CLOCK_TAI),
+                SendClock::Fq | SendClock::Timer => ClockId::CLOCK_MONOTONIC,
+            };
+            let request =
+                libc::sock_txtime { clockid: clock.as_raw(), flags: libc::SOF_TXTIME_REPORT_ERRORS };
+            setsockopt(socket, TxTimeOption, &request)?;
+            Ok(Self { clock, origin: read(clock)? })
+        }
+
+        /// Sends a batch that is to leave at `release`.
+        pub fn send(
+            &self,
+            socket: &impl AsRawFd,
+            transmit: &Transmit<'_>,
+            release: Instant,
+        ) -> io::Result<()> {
+            let release = self.on_clock(release)?;
+            let destination = SockaddrStorage::from(transmit.destination);
+            let segment = u16::try_from(transmit.segment_size.unwrap_or_default()).unwrap_or_default();
+            let ecn = transmit.ecn.map_or(0, |ecn| ecn as u8);
+            let (tos, class) = (ecn, i32::from(ecn));
+            let (v4, v6);
+            let mut messages = vec![ControlMessage::TxTime(&release)];
+            if transmit.destination.ip().to_canonical().is_ipv4() {
+                messages.push(ControlMessage::Ipv4Tos(&tos));
+            } else {
+                messages.push(ControlMessage::Ipv6TClass(&class));
+            }
+            if segment > 0 {
+                messages.push(ControlMessage::UdpGsoSegments(&segment));
+            }
+            match transmit.src_ip {
+                Some(IpAddr::V4(ip)) => {
+                    let s_addr = u32::from_ne_bytes(ip.octets());
+                    let ipi_spec_dst = libc::in_addr { s_addr };
+                    let ipi_addr = libc::in_addr { s_addr: 0 };
+                    v4 = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr };
+                    messages.push(ControlMessage::Ipv4PacketInfo(&v4));
+                }
+                Some(IpAddr::V6(ip)) => {
+                    let ipi6_addr = libc::in6_addr { s6_addr: ip.octets() };
+                    v6 = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
+                    messages.push(ControlMessage::Ipv6PacketInfo(&v6));
+                }
+                None => {}
+            }
+            let contents = [IoSlice::new(transmit.contents)];
+            let flags = MsgFlags::MSG_DONTWAIT;
+            sendmsg(socket.as_raw_fd(), &contents, &messages, flags, Some(&destination))?;
+            Ok(())
+        }
+
+        /// What the kernel reports since the last call.
+        pub fn reports(&self, socket: &impl AsRawFd) -> ReleaseReports {
+            let mut reports = ReleaseReports::default();
+            // Only `etf`, which is on CLOCK_TAI, reports anything.
+            if self.clock == ClockId::CLOCK_MONOTONIC {
+                return reports;
+            }
+            let mut space = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+            let mut payload = [0; 1];
+            for _ in 0..MOST_REPORTS {
+                let mut contents = [IoSliceMut::new(&mut payload)];
+                let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+                let message = recvmsg::<()>(socket.as_raw_fd(), &mut contents, Some(&mut space), flags);
+                let Ok(message) = message else { break };
+                let Ok(messages) = message.cmsgs() else { continue };
+                for message in messages {
+                    let (ControlMessageOwned::Ipv4RecvErr(error, _)
+                    | ControlMessageOwned::Ipv6RecvErr(error, _)) = message
+                    else {
+                        continue;
+                    };
+                    match (error.ee_origin, error.ee_code) {
+                        (ORIGIN_TXTIME, CODE_MISSED) => reports.missed += 1,
+                        (ORIGIN_TXTIME, _) => reports.refused += 1,
+                        _ => {}
+                    }
+                }
+            }
+            reports
+        }
+
+        /// Nanoseconds on the kernel's clock.
+        fn on_clock(&self, release: Instant) -> io::Result<u64> {
+            // CLOCK_TAI is steered, and may be set; `Instant` is CLOCK_MONOTONIC, whose distance is fixed.
+            let is_fixed = self.clock == ClockId::CLOCK_MONOTONIC;
+            let (instant, nanos) = if is_fixed { self.origin } else { read(self.clock)? };
+            let ahead = release.saturating_duration_since(instant).as_nanos();
+            let behind = instant.saturating_duration_since(release).as_nanos();
+            let small = |nanos| u64::try_from(nanos).unwrap_or(u64::MAX);
+            Ok(nanos.saturating_add(small(ahead)).saturating_sub(small(behind)))
+        }
+    }
+
+    /// The present on both clocks; the two readings are some 50 ns apart.
+    fn read(clock: ClockId) -> io::Result<(Instant, u64)> {
+        let reading = clock_gettime(clock)?;
+        let nanos = i128::from(reading.tv_sec()) * 1_000_000_000 + i128::from(reading.tv_nsec());
+        Ok((clock::now(), u64::try_from(nanos).map_err(|_| Errno::ERANGE)?))
+    }
+
+    /// `SO_EE_ORIGIN_TXTIME` and `SO_EE_CODE_TXTIME_MISSED` of linux/errqueue.h.
+    const ORIGIN_TXTIME: u8 = 6;
+    const CODE_MISSED: u8 = 2;
+
+    /// Reports that are read at once; the rest waits for the next call.
+    const MOST_REPORTS: usize = 64;
+}
+
+#[cfg(not(target_os = "linux"))]
+mod none {
+    use std::convert::Infallible;
+    use std::io;
+    use std::time::Instant;
+
+    use super::super::interface::SendClock;
+    use super::ReleaseReports;
+
+    /// Never made.
+    #[derive(Debug)]
+    pub struct TxTime(Infallible);
+
+    impl TxTime {
+        pub fn enable<S>(_socket: &S, _clock: SendClock) -> io::Result<Self> {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "SO_TXTIME is Linux's"))
+        }
+
+        pub fn send<S>(
+            &self,
+            _socket: &S,
+            _transmit: &quinn_udp::Transmit<'_>,
+            _release: Instant,
+        ) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub fn reports<S>(&self, _socket: &S) -> ReleaseReports {
+            match self.0 {}
+        }
+    }
+}
