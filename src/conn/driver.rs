@@ -315,7 +315,7 @@ impl Driver {
             transmit = state.core.poll_transmit(next.max(at), limits, &mut self.batch);
         }
         if let Some(transmit) = transmit {
-            let release = kept_by_kernel.map(|_| state.core.departure().max(at));
+            let release = kept_by_kernel.map(|outlet| state.core.departure().max(at) + outlet.early);
             drop(state);
             self.egress.on_sent(Some(flow), now, Bytes::of_len(transmit.size));
             self.egress.join(flow);
@@ -362,7 +362,7 @@ impl Driver {
     fn release_for_stranger(&self, now: Instant, transmit: &Transmit) -> Option<Instant> {
         let is_etf = self.socket.clock() == SendClock::Etf;
         let outlet = is_etf.then(|| self.outlets.towards(transmit.destination))?;
-        (outlet.clock == SendClock::Etf).then(|| now + outlet.margin)
+        (outlet.clock == SendClock::Etf).then(|| now + outlet.margin + outlet.early)
     }
 
     fn set_timer(&mut self, flow: usize, at: Option<Instant>) {
@@ -467,7 +467,7 @@ const BATCHES_PER_TURN: usize = 16;
 /// How long before its departure a batch is handed to a kernel that keeps release times: a timer may be half
 /// of it late, and a change of plan takes effect after it at the latest. `fq` holds 100 packets of a flow
 /// unless told otherwise; at a pacer's 250 us a batch these are eight.
-const LEAD: Duration = Duration::from_millis(2);
+pub(super) const LEAD: Duration = Duration::from_millis(2);
 
 /// Turns between two returns to the runtime, so that a busy endpoint lets other tasks run.
 const TURNS_PER_POLL: usize = 8;

@@ -3,6 +3,7 @@
 //! ```text
 //! endpoint, connection, streams   what applications hold
 //! shard, driver                   what they share; the task of one socket
+//! departures                      when datagrams really leave
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
 //! tap                             the seam: what quinn-proto takes for a congestion controller
@@ -20,6 +21,8 @@ mod config;
 mod connection;
 pub mod core;
 mod crypto;
+#[cfg(target_os = "linux")]
+mod departures;
 mod driver;
 mod drop_in;
 mod endpoint;
@@ -39,12 +42,14 @@ mod watcher;
 pub use batch::BatchLimits;
 pub use config::{ClientHandshake, Law, TransportConfig};
 pub use connection::{Connecting, Connection};
+#[cfg(target_os = "linux")]
+pub use departures::{Departure, measure_departures};
 pub use drop_in::DropIn;
 pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};
 pub use error::{
     ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
 };
-pub use interface::{Anchor, AnchorSource, Interface, Qdisc, SendClock};
+pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
 pub use stats::{ConnectionStats, Limit, PathStats};

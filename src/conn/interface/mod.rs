@@ -91,8 +91,18 @@ pub struct Qdisc {
     pub kind: String,
     /// Kinds of the children of `mq`, one for each hardware queue; else empty.
     pub children: Vec<String>,
-    /// How long before its release time `etf` takes a datagram out, if it is `etf`.
-    pub etf_delta: Option<Duration>,
+    /// The parameters of `etf`, if it is that.
+    pub etf: Option<Etf>,
+}
+
+/// How `etf` was set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Etf {
+    /// How long before its release time it takes a datagram out.
+    pub delta: Duration,
+    /// The device then holds the datagram until its time; otherwise it leaves at once, by the delta early.
+    pub is_offloaded: bool,
 }
 
 /// Who holds a datagram until its departure.
@@ -200,11 +210,7 @@ mod tests {
     use super::*;
 
     fn qdisc(kind: &str, children: &[&str]) -> Qdisc {
-        Qdisc {
-            kind: kind.into(),
-            children: children.iter().map(|&kind| kind.into()).collect(),
-            etf_delta: None,
-        }
+        Qdisc { kind: kind.into(), children: children.iter().map(|&kind| kind.into()).collect(), etf: None }
     }
 
     #[test]

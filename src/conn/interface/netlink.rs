@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload, Nla};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
@@ -16,7 +16,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::carrier::{Link, carrier, queues};
 use super::ethtool::speed;
-use super::{Anchor, Interface, Qdisc};
+use super::{Anchor, Etf, Interface, Qdisc};
 
 /// How an interface is called.
 #[derive(Debug, Clone, Copy)]
@@ -179,7 +179,7 @@ fn qdiscs(socket: &OwnedFd) -> io::Result<Vec<TcMessage>> {
 fn root_qdisc(qdiscs: &[TcMessage], index: u32) -> Qdisc {
     let own = || qdiscs.iter().filter(|message| i64::from(message.header.index) == i64::from(index));
     let Some(root) = own().find(|message| message.header.parent == TcHandle::ROOT) else {
-        return Qdisc { kind: NO_QUEUE.into(), children: Vec::new(), etf_delta: None };
+        return Qdisc { kind: NO_QUEUE.into(), children: Vec::new(), etf: None };
     };
     let kind = kind_of(root);
     let is_child = |message: &&TcMessage| {
@@ -187,8 +187,8 @@ fn root_qdisc(qdiscs: &[TcMessage], index: u32) -> Qdisc {
         parent.major == root.header.handle.major && parent.minor != 0 && parent != TcHandle::ROOT
     };
     let children = if kind == "mq" { own().filter(is_child).map(kind_of).collect() } else { Vec::new() };
-    let etf_delta = (kind == "etf").then(|| etf_delta(root)).flatten();
-    Qdisc { kind, children, etf_delta }
+    let etf = if kind == "etf" { to_etf(root) } else { None };
+    Qdisc { kind, children, etf }
 }
 
 fn kind_of(message: &TcMessage) -> String {
@@ -199,9 +199,9 @@ fn kind_of(message: &TcMessage) -> String {
     kind.unwrap_or_default()
 }
 
-/// The first word of `struct tc_etf_qopt`, nanoseconds, within TCA_OPTIONS and TCA_ETF_PARMS.
-fn etf_delta(message: &TcMessage) -> Option<Duration> {
-    use netlink_packet_core::Nla;
+/// `struct tc_etf_qopt` of linux/pkt_sched.h, within TCA_OPTIONS and TCA_ETF_PARMS: three words, the delta in
+/// nanoseconds, the clock, and flags.
+fn to_etf(message: &TcMessage) -> Option<Etf> {
     let options = message.attributes.iter().find_map(|attribute| match attribute {
         TcAttribute::Options(options) => options.first(),
         _ => None,
@@ -210,9 +210,13 @@ fn etf_delta(message: &TcMessage) -> Option<Duration> {
     let mut bytes = vec![0; options.value_len()];
     options.emit_value(&mut bytes);
     // The header of TCA_ETF_PARMS takes four bytes.
-    let word: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
-    Some(Duration::from_nanos(i32::from_ne_bytes(word).try_into().ok()?))
+    let word = |at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let delta = Duration::from_nanos(word(4)?.try_into().ok()?);
+    Some(Etf { delta, is_offloaded: word(12)? & ETF_OFFLOAD_ON != 0 })
 }
+
+/// `TC_ETF_OFFLOAD_ON`.
+const ETF_OFFLOAD_ON: i32 = 1 << 1;
 
 /// What the kernel calls a device that sends at once.
 const NO_QUEUE: &str = "noqueue";
@@ -252,15 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn the_delta_of_etf_is_read() {
-        // TCA_OPTIONS, 20 bytes, of TCA_ETF_PARMS, 16 bytes: delta 200 000 ns, CLOCK_TAI, no flags.
-        let mut bytes = vec![20, 0, 2, 0, 16, 0, 1, 0];
-        for word in [200_000i32, 11, 0] {
-            bytes.extend(word.to_ne_bytes());
+    fn the_parameters_of_etf_are_read() {
+        for (flags, is_offloaded) in [(0, false), (1, false), (2, true), (3, true)] {
+            // TCA_OPTIONS, 20 bytes, of TCA_ETF_PARMS, 16 bytes: delta 200 000 ns, CLOCK_TAI, flags.
+            let mut bytes = vec![20, 0, 2, 0, 16, 0, 1, 0];
+            for word in [200_000i32, 11, flags] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            let nla = netlink_packet_core::NlaBuffer::new_checked(bytes.as_slice()).unwrap();
+            let options = TcOption::Other(DefaultNla::parse(&nla).unwrap());
+            let mut etf = message(2, 0, ROOT, "etf");
+            etf.attributes.push(TcAttribute::Options(vec![options]));
+            let expected = Etf { delta: Duration::from_micros(200), is_offloaded };
+            assert_eq!(root_qdisc(&[etf], 2).etf, Some(expected), "flags {flags}");
         }
-        let nla = netlink_packet_core::NlaBuffer::new_checked(bytes.as_slice()).unwrap();
-        let mut etf = message(2, 0, ROOT, "etf");
-        etf.attributes.push(TcAttribute::Options(vec![TcOption::Other(DefaultNla::parse(&nla).unwrap())]));
-        assert_eq!(root_qdisc(&[etf], 2).etf_delta, Some(Duration::from_micros(200)));
     }
 }

@@ -19,8 +19,10 @@ pub struct Outlet {
     pub anchor: Rate,
     /// Who holds them until they leave.
     pub clock: SendClock,
-    /// How far ahead a release time must be at least.
+    /// How far ahead a departure must be planned at least.
     pub margin: Duration,
+    /// How long before the time that it is told the queue lets a datagram go.
+    pub early: Duration,
 }
 
 /// The outlets of an endpoint, and what it was told to make of them.
@@ -36,7 +38,7 @@ impl Outlet {
     /// Where nothing is known.
     pub fn unknown(anchor: Option<Rate>) -> Self {
         let anchor = anchor.unwrap_or(Anchor::FALLBACK.rate);
-        Self { link: 0, anchor, clock: SendClock::Timer, margin: Duration::ZERO }
+        Self { link: 0, anchor, clock: SendClock::Timer, margin: Duration::ZERO, early: Duration::ZERO }
     }
 }
 
@@ -95,26 +97,35 @@ impl Outlets {
     fn outlet(&self, interface: &Interface) -> Outlet {
         let offered = interface.qdisc.send_clock();
         let clock = if offered == self.clock { offered } else { SendClock::Timer };
-        let margin = match clock {
-            SendClock::Etf => interface.qdisc.etf_delta.unwrap_or_default() + ETF_SLACK,
-            SendClock::Fq | SendClock::Timer => Duration::ZERO,
+        let (margin, early) = match (clock, interface.qdisc.etf) {
+            (SendClock::Etf, Some(etf)) if etf.is_offloaded => (etf.delta + ETF_SLACK, Duration::ZERO),
+            (SendClock::Etf, Some(etf)) => (ETF_SLACK, etf.delta),
+            _ => (Duration::ZERO, Duration::ZERO),
         };
-        Outlet { link: interface.index, anchor: self.anchor.unwrap_or(interface.anchor.rate), clock, margin }
+        Outlet {
+            link: interface.index,
+            anchor: self.anchor.unwrap_or(interface.anchor.rate),
+            clock,
+            margin,
+            early,
+        }
     }
 }
 
-/// `etf` drops what is due before a datagram that it has taken out, which happens its delta ahead, and
-/// whatever is late. This much is for the way from the clock's reading to the queue.
+/// `etf` drops what is late, and what is due before a datagram that it has taken out, which it does by its
+/// delta ahead. This much is for the way from the clock's reading to the queue.
 const ETF_SLACK: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
-    use super::super::Qdisc;
+    use super::super::{Etf, Qdisc};
     use super::*;
 
+    const DELTA: Duration = Duration::from_micros(300);
+
     fn interface(qdisc: &str) -> Interface {
-        let qdisc =
-            Qdisc { kind: qdisc.into(), children: Vec::new(), etf_delta: Some(Duration::from_micros(300)) };
+        let etf = (qdisc == "etf").then_some(Etf { delta: DELTA, is_offloaded: false });
+        let qdisc = Qdisc { kind: qdisc.into(), children: Vec::new(), etf };
         Interface { name: "eth0".into(), index: 2, anchor: Anchor::FALLBACK, qdisc }
     }
 
@@ -134,9 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn etf_needs_its_delta_and_the_way_there() {
-        assert_eq!(outlets(SendClock::Etf).outlet(&interface("etf")).margin, Duration::from_micros(500));
-        assert_eq!(outlets(SendClock::Fq).outlet(&interface("fq")).margin, Duration::ZERO);
+    fn etf_is_told_a_time_at_which_the_datagram_leaves_when_it_is_to() {
+        let times = |interface: &Interface, clock| {
+            let outlet = outlets(clock).outlet(interface);
+            (outlet.margin.as_micros(), outlet.early.as_micros())
+        };
+        let mut etf = interface("etf");
+        assert_eq!(times(&etf, SendClock::Etf), (200, 300));
+        etf.qdisc.etf = Some(Etf { delta: DELTA, is_offloaded: true });
+        assert_eq!(times(&etf, SendClock::Etf), (500, 0), "the device holds it until its time");
+        assert_eq!(times(&interface("fq"), SendClock::Fq), (0, 0));
     }
 
     #[test]
