@@ -3,33 +3,13 @@
 //! They need root; elsewhere each says so and passes.
 #![cfg(target_os = "linux")]
 
-use std::net::SocketAddr;
-use std::process::Command;
-use std::thread;
+mod common;
 
-use nix::sched::{CloneFlags, unshare};
+use std::net::SocketAddr;
+
+use common::namespace::{in_namespace, run};
 use warprate::conn::{Anchor, AnchorSource, Interface, SendClock};
 use warprate::units::Rate;
-
-/// Runs `test` in a network namespace of its own.
-fn in_namespace(test: fn()) {
-    let is_run = thread::spawn(move || {
-        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            eprintln!("SKIPPED: no network namespace can be made: {error}; run as root");
-            return;
-        }
-        test();
-    });
-    is_run.join().unwrap();
-}
-
-/// `ip` or `tc` in the thread's namespace.
-fn run(line: &str) {
-    let words: Vec<_> = line.split_whitespace().collect();
-    let output =
-        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|error| panic!("{line}: {error}"));
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 fn remote(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -38,7 +18,6 @@ fn remote(text: &str) -> SocketAddr {
 #[test]
 fn the_route_chooses_the_interface() {
     in_namespace(|| {
-        run("ip link set lo up");
         for (name, subnet) in [("va", "10.7.1"), ("vb", "10.7.2")] {
             run(&format!("ip link add {name} type veth peer name {name}-peer"));
             run(&format!("ip addr add {subnet}.1/24 dev {name}"));

@@ -72,9 +72,7 @@ pub async fn measure_departures(
             src_ip: None,
         };
         match &txtime {
-            Some(txtime) => {
-                txtime.send(&socket, &transmit, planned.max(now + outlet.margin) + outlet.early)?;
-            }
+            Some(txtime) => txtime.send(&socket, &transmit, outlet.release(planned))?,
             None => state.try_send((&socket).into(), &transmit)?,
         }
         if i % STAMPS_THAT_WAIT == 0 {

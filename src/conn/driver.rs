@@ -32,6 +32,7 @@ use super::error::ConnectionError;
 use super::interface::{Outlet, Outlets, SendClock};
 use super::shard::Shard;
 use super::socket::{self, Socket};
+use super::txtime::ReleaseTime;
 use crate::egress::{Egress, Turn};
 use crate::units::Bytes;
 
@@ -55,7 +56,7 @@ pub(super) struct Driver {
     /// When the interface is free for the next batch.
     egress_free_at: Option<Instant>,
     /// A batch that the full send buffer refused, and its release time.
-    unsent: Option<(Transmit, Option<Instant>)>,
+    unsent: Option<(Transmit, Option<ReleaseTime>)>,
     batch: Vec<u8>,
     inbox: Inbox,
     /// Receive errors since something was last received.
@@ -315,7 +316,7 @@ impl Driver {
             transmit = state.core.poll_transmit(next.max(at), limits, &mut self.batch);
         }
         if let Some(transmit) = transmit {
-            let release = kept_by_kernel.map(|outlet| state.core.departure().max(at) + outlet.early);
+            let release = kept_by_kernel.map(|outlet| outlet.release(state.core.departure().max(at)));
             drop(state);
             self.egress.on_sent(Some(flow), now, Bytes::of_len(transmit.size));
             self.egress.join(flow);
@@ -332,11 +333,11 @@ impl Driver {
     }
 
     /// Sends the batch at hand, or keeps it until the send buffer has room.
-    fn send(&mut self, transmit: Transmit, release: Option<Instant>) -> io::Result<()> {
+    fn send(&mut self, transmit: Transmit, release: Option<ReleaseTime>) -> io::Result<()> {
         if !self.socket.try_send(&transmit, &self.batch, release)? {
             self.unsent = Some((transmit, release));
         } else if let Some(release) = release {
-            self.ahead.on_sent(release, Bytes::of_len(transmit.size));
+            self.ahead.on_sent(release.at, Bytes::of_len(transmit.size));
         }
         Ok(())
     }
@@ -359,10 +360,10 @@ impl Driver {
     }
 
     /// `etf` drops whatever has no release time; `fq` lets it through at once.
-    fn release_for_stranger(&self, now: Instant, transmit: &Transmit) -> Option<Instant> {
+    fn release_for_stranger(&self, now: Instant, transmit: &Transmit) -> Option<ReleaseTime> {
         let is_etf = self.socket.clock() == SendClock::Etf;
         let outlet = is_etf.then(|| self.outlets.towards(transmit.destination))?;
-        (outlet.clock == SendClock::Etf).then(|| now + outlet.margin + outlet.early)
+        (outlet.clock == SendClock::Etf).then(|| outlet.release(now))
     }
 
     fn set_timer(&mut self, flow: usize, at: Option<Instant>) {

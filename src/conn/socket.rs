@@ -4,14 +4,13 @@
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 
 use super::interface::SendClock;
-use super::txtime::{ReleaseReports, TxTime};
+use super::txtime::{ReleaseReports, ReleaseTime, TxTime};
 use crate::units::Bytes;
 
 pub(super) struct Socket {
@@ -97,7 +96,7 @@ impl Socket {
         &self,
         transmit: &Transmit,
         contents: &[u8],
-        release: Option<Instant>,
+        release: Option<ReleaseTime>,
     ) -> io::Result<bool> {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,

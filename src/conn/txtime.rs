@@ -3,10 +3,22 @@
 //!
 //! `quinn-udp` has no such control message; the others that it writes are written here too.
 
+use std::time::{Duration, Instant};
+
 #[cfg(target_os = "linux")]
 pub(super) use imp::TxTime;
 #[cfg(not(target_os = "linux"))]
 pub(super) use none::TxTime;
+
+/// When a batch is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReleaseTime {
+    /// What the kernel is told, unless that is too soon.
+    pub at: Instant,
+    /// How far ahead it must be when the kernel is told. `fq` takes the past for the present; `etf` drops
+    /// what is late.
+    pub ahead: Duration,
+}
 
 /// What became of release times, as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +48,7 @@ mod imp {
 
     use super::super::clock;
     use super::super::interface::SendClock;
-    use super::ReleaseReports;
+    use super::{ReleaseReports, ReleaseTime};
 
     /// A socket's release times.
     #[derive(Debug)]
@@ -64,7 +76,7 @@ mod imp {
             &self,
             socket: &impl AsRawFd,
             transmit: &Transmit<'_>,
-            release: Instant,
+            release: ReleaseTime,
         ) -> io::Result<()> {
             let release = self.on_clock(release)?;
             let destination = SockaddrStorage::from(transmit.destination);
@@ -134,10 +146,12 @@ mod imp {
         }
 
         /// Nanoseconds on the kernel's clock.
-        fn on_clock(&self, release: Instant) -> io::Result<u64> {
+        fn on_clock(&self, release: ReleaseTime) -> io::Result<u64> {
             // CLOCK_TAI is steered, and may be set; `Instant` is CLOCK_MONOTONIC, whose distance is fixed.
             let is_fixed = self.clock == ClockId::CLOCK_MONOTONIC;
             let (instant, nanos) = if is_fixed { self.origin } else { read(self.clock)? };
+            // Read just now, or of no account.
+            let release = release.at.max(instant + release.ahead);
             let ahead = release.saturating_duration_since(instant).as_nanos();
             let behind = instant.saturating_duration_since(release).as_nanos();
             let small = |nanos| u64::try_from(nanos).unwrap_or(u64::MAX);
@@ -162,12 +176,10 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod none {
+    use super::super::interface::SendClock;
+    use super::{ReleaseReports, ReleaseTime};
     use std::convert::Infallible;
     use std::io;
-    use std::time::Instant;
-
-    use super::super::interface::SendClock;
-    use super::ReleaseReports;
 
     /// Never made.
     #[derive(Debug)]
@@ -182,7 +194,7 @@ mod none {
             &self,
             _socket: &S,
             _transmit: &quinn_udp::Transmit<'_>,
-            _release: Instant,
+            _release: ReleaseTime,
         ) -> io::Result<()> {
             match self.0 {}
         }

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use super::{Anchor, Interface, Key, SendClock, look_up};
+use crate::conn::txtime::ReleaseTime;
 use crate::egress::LinkId;
 use crate::units::Rate;
 
@@ -39,6 +40,11 @@ impl Outlet {
     pub fn unknown(anchor: Option<Rate>) -> Self {
         let anchor = anchor.unwrap_or(Anchor::FALLBACK.rate);
         Self { link: 0, anchor, clock: SendClock::Timer, margin: Duration::ZERO, early: Duration::ZERO }
+    }
+
+    /// What the kernel is to be told of a batch that departs at `departure`.
+    pub fn release(&self, departure: Instant) -> ReleaseTime {
+        ReleaseTime { at: departure + self.early, ahead: self.margin + self.early }
     }
 }
 

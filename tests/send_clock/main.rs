@@ -4,16 +4,28 @@
 //! process that is up in two seconds, and runs itself in there. It installs the package if it may.
 #![cfg(target_os = "linux")]
 
+mod bulk;
+#[path = "../common/mod.rs"]
+mod common;
+
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::namespace::run;
 use nix::kmod::{ModuleInitFlags, finit_module};
 use warprate::conn::{Departure, Interface, SendClock, measure_departures};
 
-/// What was measured inside, as it crosses the console.
+/// What crosses the console.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+enum Line {
+    Row(Row),
+    Transfer(bulk::Transfer),
+}
+
+/// What was measured inside.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Row {
     qdisc: String,
@@ -36,14 +48,23 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     // Other work on the machine makes a whole kernel late; a send clock that is wrong is so each time.
     let mut failures = Vec::new();
     for _ in 0..BOOTS {
-        let rows = boot();
-        println!("{rows:#?}");
-        match rows.iter().try_for_each(check) {
+        let lines = boot();
+        println!("{lines:#?}");
+        match lines.iter().try_for_each(Line::check) {
             Ok(()) => return,
             Err(failure) => failures.push(failure),
         }
     }
     panic!("none of {BOOTS} kernels kept the times: {failures:#?}");
+}
+
+impl Line {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Row(row) => check(row),
+            Self::Transfer(transfer) => bulk::check(transfer),
+        }
+    }
 }
 
 /// What a queue must do with datagrams that are asked for at a time.
@@ -80,10 +101,14 @@ fn inside() {
         for gap in [Duration::from_millis(1), Duration::from_micros(100)] {
             let remote = "10.7.1.2:9".parse().unwrap();
             let (clock, departures) = runtime.block_on(measure_departures(remote, clock, gap, 300)).unwrap();
-            let row = row(qdisc, clock, gap, &departures);
-            println!("{MARK}{}", serde_json::to_string(&row).unwrap());
+            tell(&Line::Row(row(qdisc, clock, gap, &departures)));
         }
+        tell(&Line::Transfer(bulk::transfer(&runtime, qdisc, options, clock)));
     }
+}
+
+fn tell(line: &Line) {
+    println!("{MARK}{}", serde_json::to_string(line).unwrap());
 }
 
 fn row(qdisc: &str, clock: SendClock, gap: Duration, departures: &[Departure]) -> Row {
@@ -137,12 +162,6 @@ fn find_below(dir: &Path, name: &str) -> Option<PathBuf> {
         .or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| find_below(path, name)))
 }
 
-fn run(line: &str) {
-    let words: Vec<_> = line.split_whitespace().collect();
-    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// Whether the kernel is there, after an attempt to install it.
 fn is_installed() -> bool {
     let is_there = || Path::new(KERNEL).exists() && Path::new("/usr/sbin/tc").exists();
@@ -157,7 +176,7 @@ fn is_installed() -> bool {
 }
 
 /// Boots the kernel with [`inside`] as its work, and collects what it prints.
-fn boot() -> Vec<Row> {
+fn boot() -> Vec<Line> {
     let dir = std::env::temp_dir().join(format!("warprate-send-clock-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let init = dir.join("init");
@@ -192,13 +211,13 @@ fn boot() -> Vec<Row> {
         .unwrap();
     fs::remove_dir_all(&dir).unwrap();
     let console = String::from_utf8_lossy(&output.stdout);
-    let rows: Vec<_> = console
+    let lines: Vec<_> = console
         .lines()
         .filter_map(|line| Some(line.split_once(MARK)?.1))
-        .map(|row| serde_json::from_str(row).unwrap())
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(rows.len(), 6, "the kernel said:\n{console}\n{}", String::from_utf8_lossy(&output.stderr));
-    rows
+    assert_eq!(lines.len(), 9, "the kernel said:\n{console}\n{}", String::from_utf8_lossy(&output.stderr));
+    lines
 }
 
 const BOOTS: usize = 5;
