@@ -45,17 +45,20 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     if !is_installed() {
         return;
     }
-    // Other work on the machine makes a whole kernel late; a send clock that is wrong is so each time.
-    let mut failures = Vec::new();
+    // Other work on the machine makes a whole kernel late now and then; what is wrong is so each time.
+    let mut failures = vec![Some(String::new()); LINES];
     for _ in 0..BOOTS {
         let lines = boot();
         println!("{lines:#?}");
-        match lines.iter().try_for_each(Line::check) {
-            Ok(()) => return,
-            Err(failure) => failures.push(failure),
+        for (failure, line) in failures.iter_mut().zip(&lines) {
+            *failure = failure.take().and_then(|_| line.check().err());
+        }
+        if failures.iter().all(Option::is_none) {
+            return;
         }
     }
-    panic!("none of {BOOTS} kernels kept the times: {failures:#?}");
+    let failures: Vec<_> = failures.iter().flatten().collect();
+    panic!("in none of {BOOTS} kernels: {failures:#?}");
 }
 
 impl Line {
@@ -216,11 +219,20 @@ fn boot() -> Vec<Line> {
         .filter_map(|line| Some(line.split_once(MARK)?.1))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(lines.len(), 9, "the kernel said:\n{console}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        lines.len(),
+        LINES,
+        "the kernel said:\n{console}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     lines
 }
 
-const BOOTS: usize = 5;
+const BOOTS: usize = 6;
+
+/// Three queues, each with two gaps and a transfer.
+const LINES: usize = 9;
+
 const KERNEL: &str = "/usr/bin/linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
 
