@@ -117,7 +117,9 @@ impl Driver {
         is_busy |= self.expire(clock::now());
         is_busy |= self.handle_endpoint_events();
         is_busy |= self.transmit(cx)?;
-        self.shard.add_reports(self.socket.release_reports());
+        if self.socket.clock() == SendClock::Etf {
+            self.shard.add_reports(self.socket.release_reports());
+        }
         Ok(is_busy)
     }
 

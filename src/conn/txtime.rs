@@ -114,13 +114,9 @@ mod imp {
             Ok(())
         }
 
-        /// What the kernel reports since the last call.
+        /// What the kernel reports since the last call. Only `etf` reports anything.
         pub fn reports(&self, socket: &impl AsRawFd) -> ReleaseReports {
             let mut reports = ReleaseReports::default();
-            // Only `etf`, which is on CLOCK_TAI, reports anything.
-            if self.clock == ClockId::CLOCK_MONOTONIC {
-                return reports;
-            }
             let mut space = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
             let mut payload = [0; 1];
             for _ in 0..MOST_REPORTS {

@@ -5,8 +5,12 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs `test` in a network namespace of its own; says so if it may not.
+/// Runs `test` in a network namespace of its own; says so if it cannot.
 pub fn in_namespace(test: fn()) {
+    if let Err(error) = Command::new("ip").arg("-V").output() {
+        eprintln!("SKIPPED: `ip` cannot be run: {error}; install iproute2");
+        return;
+    }
     let thread = thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
             eprintln!("SKIPPED: no network namespace can be made: {error}; run as root");

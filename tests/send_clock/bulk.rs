@@ -1,5 +1,7 @@
 //! A transfer whose datagrams wait in the kernel for their time, between two network namespaces.
+#![expect(clippy::disallowed_methods, reason = "the test times a transfer")]
 
+use std::fmt;
 use std::net::UdpSocket;
 use std::sync::mpsc;
 use std::thread;
@@ -31,6 +33,16 @@ pub struct Transfer {
     pub refused: u64,
 }
 
+impl fmt::Display for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:<11} transfer: {} of {} datagrams lost, {} waited in fq, RTT min {:.0} us; etf missed {}, refused {}",
+            self.qdisc, self.lost, self.datagrams, self.throttled, self.rtt_min_us, self.missed, self.refused
+        )
+    }
+}
+
 /// Sends [`SIZE`] at [`RATE`] from another namespace, through `qdisc` there.
 pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock) -> Transfer {
     let (tell, told) = mpsc::channel();
@@ -46,8 +58,14 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
         run("ip link set cb up");
         // `etf` drops whatever has no release time, ARP too.
         run("ip neigh replace 10.7.2.1 lladdr 02:00:00:00:00:03 dev cb nud permanent");
-        run(&replace);
-        send(server_config, clock, || tell.send(gettid()).unwrap())
+        // `fq` comes when the connection is there already: it must be noticed. `etf` is there from the start.
+        let later = if clock == SendClock::Etf {
+            run(&replace);
+            None
+        } else {
+            Some(replace)
+        };
+        send(server_config, clock, later, || tell.send(gettid()).unwrap())
     });
     let other = told.recv().unwrap();
     run("ip link add ca address 02:00:00:00:00:03 type veth peer name cb address 02:00:00:00:00:04");
@@ -90,6 +108,7 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
 fn send(
     config: ServerConfig,
     clock: SendClock,
+    replace: Option<String>,
     on_ready: impl FnOnce(),
 ) -> (Connection, ReleaseReports, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -100,6 +119,10 @@ fn send(
         let server = Endpoint::new(endpoint, Some(config), socket).unwrap();
         on_ready();
         let connection = server.accept().await.unwrap().await.unwrap();
+        if let Some(replace) = replace {
+            run(&replace);
+            tokio::time::sleep(NOTICED).await;
+        }
         let mut stream = connection.open_uni().await.unwrap();
         stream.write_chunk(vec![7; SIZE.as_len()].into()).await.unwrap();
         stream.finish().unwrap();
@@ -141,3 +164,6 @@ pub fn check(transfer: &Transfer) -> Result<(), String> {
 /// The one processor of the kernel that the test boots has both ends to serve.
 const RATE: Rate = Rate::mbps(10);
 const SIZE: Bytes = Bytes::kb(500);
+
+/// Ten times what the endpoint waits for the dust to settle.
+const NOTICED: Duration = Duration::from_millis(200);

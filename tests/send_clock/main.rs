@@ -8,6 +8,7 @@ mod bulk;
 #[path = "../common/mod.rs"]
 mod common;
 
+use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,9 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     let mut failures = vec![Some(String::new()); LINES];
     for _ in 0..BOOTS {
         let lines = boot();
-        println!("{lines:#?}");
+        for line in &lines {
+            println!("{line}");
+        }
         for (failure, line) in failures.iter_mut().zip(&lines) {
             *failure = failure.take().and_then(|_| line.check().err());
         }
@@ -59,6 +62,19 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     }
     let failures: Vec<_> = failures.iter().flatten().collect();
     panic!("in none of {BOOTS} kernels: {failures:#?}");
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row(row) => write!(
+                f,
+                "{:<11} {:>5} us apart: {} of {} left, error p50 {:>6.1} us, gap p50 {:>6.1} us ({})",
+                row.qdisc, row.gap_us, row.left, row.sent, row.error_us, row.median_gap_us, row.clock
+            ),
+            Self::Transfer(transfer) => transfer.fmt(f),
+        }
+    }
 }
 
 impl Line {

@@ -96,6 +96,11 @@ const GLINKSETTINGS: u32 = 0x4c;
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::thread;
+
+    use nix::sched::{CloneFlags, unshare};
+
     use super::*;
 
     #[test]
@@ -103,5 +108,20 @@ mod tests {
         for name in ["lo", "nosuch0", "a-name-that-is-too-long-for-an-interface", ""] {
             assert_eq!(speed(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn the_speed_that_a_driver_reports_is_read() {
+        let test = || {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: no network namespace can be made: {error}; run as root");
+                return;
+            }
+            let add = ["link", "add", "va", "type", "veth", "peer", "name", "vb"];
+            assert!(Command::new("ip").args(add).output().unwrap().status.success());
+            // SPEED_10000 of drivers/net/veth.c, whatever the machine.
+            assert_eq!(speed("va"), Some(Rate::gbps(10)));
+        };
+        thread::spawn(test).join().unwrap();
     }
 }

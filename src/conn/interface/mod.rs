@@ -113,7 +113,8 @@ pub enum SendClock {
     /// The kernel's `fq`, told the release time through SO_TXTIME. Needs no privilege.
     #[default]
     Fq,
-    /// The kernel's `etf`, with release times on CLOCK_TAI. Needs CAP_NET_ADMIN.
+    /// The kernel's `etf`, with release times on CLOCK_TAI. Needs CAP_NET_ADMIN. It drops what comes late
+    /// and whatever has no release time, other programs' datagrams and ARP too: for links of their own.
     Etf,
 }
 

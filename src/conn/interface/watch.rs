@@ -46,3 +46,40 @@ impl Watch {
 /// `RTMGRP_LINK`, `RTMGRP_TC`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV4_RULE`, `RTMGRP_IPV6_ROUTE` of
 /// linux/rtnetlink.h, and the bit of `RTNLGRP_IPV6_RULE`.
 const GROUPS: u32 = 0x1 | 0x8 | 0x40 | 0x80 | 0x400 | 1 << 18;
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
+    use nix::sched::{CloneFlags, unshare};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_noticed_once() {
+        let test = || {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: no network namespace can be made: {error}; run as root");
+                return;
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut watch = Watch::new().unwrap();
+                let mut changed =
+                    async |patience| timeout(patience, pin!(poll_fn(|cx| watch.poll_changed(cx)))).await;
+                assert!(changed(Duration::from_millis(20)).await.is_err(), "nothing has changed");
+                let output = Command::new("ip").args(["link", "set", "lo", "up"]).output().unwrap();
+                assert!(output.status.success());
+                changed(Duration::from_secs(5)).await.expect("a link is up").unwrap();
+                // Addresses and routes of `lo` may follow within moments; then there is silence again.
+                while changed(Duration::from_millis(200)).await.is_ok() {}
+            });
+        };
+        thread::spawn(test).join().unwrap();
+    }
+}
