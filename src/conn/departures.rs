@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use quinn_udp::UdpSocketState;
 
 use super::alarm::Alarm;
@@ -48,7 +48,7 @@ pub async fn measure_departures(
         | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
     setsockopt(&socket, Timestamping, &wanted)?;
     let outlet = Outlets::new(local, None, clock).towards(remote);
-    let txtime = match outlet.clock {
+    let mut txtime = match outlet.clock {
         SendClock::Timer => None,
         clock => Some(TxTime::enable(&socket, clock)?),
     };
@@ -71,7 +71,7 @@ pub async fn measure_departures(
             segment_size: None,
             src_ip: None,
         };
-        match &txtime {
+        match &mut txtime {
             Some(txtime) => txtime.send(&socket, &transmit, outlet.release(planned))?,
             None => state.try_send((&socket).into(), &transmit)?,
         }
@@ -83,7 +83,7 @@ pub async fn measure_departures(
     poll_fn(|cx| alarm.poll(cx, clock::now(), end)).await?;
     read_stamps(&socket, &mut stamps)?;
     // Stamps are on CLOCK_REALTIME.
-    let (present, now) = (Duration::from(clock_gettime(ClockId::CLOCK_REALTIME)?), clock::now());
+    let (now, present) = clock::now_with(ClockId::CLOCK_REALTIME)?;
     let departure = |(i, stamp): (u32, Option<Duration>)| Departure {
         planned: start + gap * i,
         left: stamp.map(|stamp| now - present.saturating_sub(stamp)),

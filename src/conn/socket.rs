@@ -93,7 +93,7 @@ impl Socket {
     /// other errors are logged and no failure: what they drop counts as lost on the way, as it would a hop
     /// further on.
     pub fn try_send(
-        &self,
+        &mut self,
         transmit: &Transmit,
         contents: &[u8],
         release: Option<ReleaseTime>,
@@ -105,16 +105,17 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        let send = || match (&self.txtime, release) {
-            (Some((txtime, _)), Some(release)) => match txtime.send(&self.io, &transmit, release) {
+        let (txtime, io, state) = (&mut self.txtime, &self.io, &self.state);
+        let send = || match (txtime, release) {
+            (Some((txtime, _)), Some(release)) => match txtime.send(io, &transmit, release) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     // A device that cannot segment, an interface that is gone: `quinn-udp` knows what to do.
                     tracing::debug!(%error, "a release time was refused");
-                    self.state.send((&self.io).into(), &transmit)
+                    state.send(io.into(), &transmit)
                 }
                 result => result,
             },
-            _ => self.state.send((&self.io).into(), &transmit),
+            _ => state.send(io.into(), &transmit),
         };
         match self.io.try_io(Interest::WRITABLE, send) {
             Ok(()) => Ok(true),

@@ -35,7 +35,7 @@ mod imp {
     use std::io::{self, IoSlice, IoSliceMut};
     use std::net::IpAddr;
     use std::os::fd::{AsFd, AsRawFd};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use nix::errno::Errno;
     use nix::libc;
@@ -43,7 +43,7 @@ mod imp {
     use nix::sys::socket::{
         ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
     };
-    use nix::time::{ClockId, clock_gettime};
+    use nix::time::ClockId;
     use quinn_udp::Transmit;
 
     use super::super::clock;
@@ -55,25 +55,25 @@ mod imp {
     pub struct TxTime {
         clock: ClockId,
         /// One instant, read on both clocks.
-        origin: (Instant, u64),
+        origin: (Instant, Duration),
     }
 
     impl TxTime {
         /// Allows release times on a socket. `etf` needs CAP_NET_ADMIN, `fq` nothing.
         pub fn enable(socket: &impl AsFd, clock: SendClock) -> io::Result<Self> {
-            let clock = match clock {
+            let kernel = match clock {
                 SendClock::Etf => ClockId::from_raw(libc::CLOCK_TAI),
                 SendClock::Fq | SendClock::Timer => ClockId::CLOCK_MONOTONIC,
             };
             let request =
-                libc::sock_txtime { clockid: clock.as_raw(), flags: libc::SOF_TXTIME_REPORT_ERRORS };
+                libc::sock_txtime { clockid: kernel.as_raw(), flags: libc::SOF_TXTIME_REPORT_ERRORS };
             setsockopt(socket, TxTimeOption, &request)?;
-            Ok(Self { clock, origin: read(clock)? })
+            Ok(Self { clock: kernel, origin: clock::now_with(kernel)? })
         }
 
         /// Sends a batch that is to leave at `release`.
         pub fn send(
-            &self,
+            &mut self,
             socket: &impl AsRawFd,
             transmit: &Transmit<'_>,
             release: ReleaseTime,
@@ -142,25 +142,25 @@ mod imp {
         }
 
         /// Nanoseconds on the kernel's clock.
-        fn on_clock(&self, release: ReleaseTime) -> io::Result<u64> {
-            // CLOCK_TAI is steered, and may be set; `Instant` is CLOCK_MONOTONIC, whose distance is fixed.
-            let is_fixed = self.clock == ClockId::CLOCK_MONOTONIC;
-            let (instant, nanos) = if is_fixed { self.origin } else { read(self.clock)? };
-            // Read just now, or of no account.
-            let release = release.at.max(instant + release.ahead);
-            let ahead = release.saturating_duration_since(instant).as_nanos();
-            let behind = instant.saturating_duration_since(release).as_nanos();
-            let small = |nanos| u64::try_from(nanos).unwrap_or(u64::MAX);
-            Ok(nanos.saturating_add(small(ahead)).saturating_sub(small(behind)))
+        fn on_clock(&mut self, release: ReleaseTime) -> io::Result<u64> {
+            let mut at = release.at;
+            if !release.ahead.is_zero() {
+                let now = clock::now();
+                at = at.max(now + release.ahead);
+                if now.saturating_duration_since(self.origin.0) > FRESH {
+                    self.origin = clock::now_with(self.clock)?;
+                }
+            }
+            let (instant, reading) = self.origin;
+            let later = at.saturating_duration_since(instant);
+            let sooner = instant.saturating_duration_since(at);
+            u64::try_from((reading + later).saturating_sub(sooner).as_nanos())
+                .map_err(|_| Errno::ERANGE.into())
         }
     }
 
-    /// The present on both clocks; the two readings are some 50 ns apart.
-    fn read(clock: ClockId) -> io::Result<(Instant, u64)> {
-        let reading = clock_gettime(clock)?;
-        let nanos = i128::from(reading.tv_sec()) * 1_000_000_000 + i128::from(reading.tv_nsec());
-        Ok((clock::now(), u64::try_from(nanos).map_err(|_| Errno::ERANGE)?))
-    }
+    /// `Instant` is CLOCK_MONOTONIC, and CLOCK_TAI is a fixed distance from it until somebody sets the clock.
+    const FRESH: Duration = Duration::from_millis(100);
 
     /// `SO_EE_ORIGIN_TXTIME` and `SO_EE_CODE_TXTIME_MISSED` of linux/errqueue.h.
     const ORIGIN_TXTIME: u8 = 6;
@@ -187,7 +187,7 @@ mod none {
         }
 
         pub fn send<S>(
-            &self,
+            &mut self,
             _socket: &S,
             _transmit: &quinn_udp::Transmit<'_>,
             _release: ReleaseTime,
