@@ -89,7 +89,14 @@ impl Control {
             }
             Feedback::Marked { now, newest, packets } => {
                 // A mark needs no classification: a queue said so.
-                let verdict = Verdict { now, kind: VerdictKind::Mark, newest, packets, bytes: Bytes::ZERO };
+                let verdict = Verdict {
+                    now,
+                    kind: VerdictKind::Mark,
+                    newest,
+                    packets,
+                    bytes: Bytes::ZERO,
+                    queue: self.ledger.delay().queue,
+                };
                 self.tell(|law| law.on_verdict(&verdict));
                 now
             }

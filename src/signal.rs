@@ -240,6 +240,8 @@ pub struct Verdict {
     pub packets: u32,
     /// Size of the packets concerned; zero for a mark.
     pub bytes: Bytes,
+    /// Delay above the path's floor that the packets acknowledged around them saw.
+    pub queue: Duration,
 }
 
 /// The kinds of finding.

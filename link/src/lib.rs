@@ -47,7 +47,7 @@ mod wire;
 pub use link::{Fate, Link, Loss, Queue, wire_bytes};
 pub use oracle::{Transfer, oracle};
 pub use path::{PathProfile, bdp};
-pub use profile::{Jitter, Order, Probability, Profile, ProfileError};
+pub use profile::{Jitter, Losses, Order, Probability, Profile, ProfileError};
 pub use random::{RandomStream, link_seed};
 #[cfg(unix)]
 pub use relay::{DirectionStats, Lateness, RelayError, RelayStats, UdpRelay};

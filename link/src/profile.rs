@@ -5,6 +5,7 @@
 //! field and says what it should be. *May import:* units, `time`, `schedule`.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use warpunits::{Bytes, Rate};
@@ -25,7 +26,7 @@ pub struct Profile {
     rates: RateSchedule,
     delays: Steps<Duration>,
     buffer: Bytes,
-    loss: Probability,
+    losses: Steps<Losses>,
     jitter: Jitter,
     slots: Duration,
 }
@@ -49,16 +50,36 @@ impl Profile {
             rates: RateSchedule::constant(rate),
             delays: Steps::constant(delay),
             buffer,
-            loss: Probability::ZERO,
+            losses: Steps::constant(Losses::Random(Probability::ZERO)),
             jitter: Jitter::NONE,
             slots: Duration::ZERO,
         })
     }
 
-    /// The same link losing packets independently with this probability. Default: none.
+    /// The same link losing packets so: independently with a [`Probability`], or as [`Losses`] say.
+    /// Default: none.
     #[must_use]
-    pub fn with_loss(self, loss: Probability) -> Self {
-        Self { loss, ..self }
+    pub fn with_loss(self, losses: impl Into<Losses>) -> Self {
+        Self { losses: self.losses.with_first(losses.into()), ..self }
+    }
+
+    /// The same link whose losses change: each step is a moment since the link's start and the losses
+    /// among packets that depart from then on; before the first, they are those of
+    /// [`with_loss`](Self::with_loss). These steps replace earlier ones. Default: none.
+    ///
+    /// A stretch in which everything is lost is a black hole; in an
+    /// [outage](Self::with_outages) packets wait instead.
+    ///
+    /// # Errors
+    /// When the moments do not strictly increase or lie beyond 100 days, or when everything is lost from
+    /// the last step on (what is sent again then would never arrive).
+    pub fn with_loss_steps(self, steps: Vec<(Duration, Losses)>) -> Result<Self, ProfileError> {
+        let moments = increasing(LOSS_STEPS, steps.iter().map(|(at, _)| *at))?;
+        if let Some((_, last)) = steps.last().filter(|(_, last)| last.share() == Probability::ONE) {
+            return Err(ProfileError::new(LOSS_STEPS, last, "a last loss below 100 %"));
+        }
+        let later = moments.into_iter().zip(steps).map(|(at, (_, losses))| (at, losses)).collect();
+        Ok(Self { losses: Steps::new(self.losses.first(), later), ..self })
     }
 
     /// The same link with this jitter. Default: none.
@@ -186,9 +207,14 @@ impl Profile {
         self.buffer
     }
 
-    /// The probability that a packet is lost after the transmitter.
+    /// The share of packets that is lost after the transmitter before the first loss step.
     pub fn loss(&self) -> Probability {
-        self.loss
+        self.losses.first().share()
+    }
+
+    /// Which of the packets that leave the transmitter at this moment are lost.
+    pub fn losses_at(&self, departed: Time) -> Losses {
+        self.losses.at(departed)
     }
 
     /// How the delay varies.
@@ -200,6 +226,40 @@ impl Profile {
     /// time.
     pub fn slots(&self) -> Duration {
         self.slots
+    }
+}
+
+/// Which packets a link loses after its transmitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losses {
+    /// Each independently with this probability.
+    Random(Probability),
+    /// The n-th, the 2n-th and so on of all packets offered to the link.
+    Every(NonZeroU32),
+}
+
+impl Losses {
+    /// The share of packets that is lost, to the next billionth.
+    pub fn share(self) -> Probability {
+        match self {
+            Self::Random(probability) => probability,
+            Self::Every(n) => Probability(Probability::BILLION.div_ceil(n.get())),
+        }
+    }
+}
+
+impl From<Probability> for Losses {
+    fn from(probability: Probability) -> Self {
+        Self::Random(probability)
+    }
+}
+
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(probability) => probability.fmt(f),
+            Self::Every(n) => write!(f, "1 in {n}"),
+        }
     }
 }
 
@@ -365,6 +425,7 @@ fn increasing(
 const RATE_STEPS: &str = "rate steps";
 const OUTAGES: &str = "outages";
 const DELAY_STEPS: &str = "delay steps";
+const LOSS_STEPS: &str = "loss steps";
 
 /// Light crosses the orbit of Neptune in less; a longer delay is a number in the wrong unit.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -450,6 +511,11 @@ mod tests {
         );
         let revived = vec![(ms(5), Rate::ZERO), (ms(6), Rate::mbps(1))];
         assert!(link().with_rate_steps(revived).is_ok());
+        let hole = vec![(ms(5), Probability::ONE.into())];
+        assert_eq!(
+            message(link().with_loss_steps(hole)),
+            "loss steps: `100 %` is not a last loss below 100 %"
+        );
     }
 
     #[test]
@@ -468,6 +534,18 @@ mod tests {
             "outages: `90000s` is not at most a day"
         );
         assert_eq!(message(link().with_slots(days)), "slots: `90000s` is not at most a day");
+    }
+
+    #[test]
+    fn losses_have_a_share_and_a_name() {
+        let every = |n| Losses::Every(NonZeroU32::new(n).expect("not zero"));
+        assert_eq!(every(64).share().as_parts_per_billion(), 15_625_000);
+        assert_eq!((every(1).share(), every(64).to_string()), (Probability::ONE, "1 in 64".to_owned()));
+        let steps = vec![(ms(5), every(2)), (ms(6), Probability::ZERO.into())];
+        let lossy = link().with_loss_steps(steps).expect("valid").with_loss(Probability::ONE);
+        let found = [4, 5, 6].map(|at| lossy.losses_at(Time::from(ms(at))).share());
+        assert_eq!(found, [Probability::ONE, Probability::percent(50), Probability::ZERO]);
+        assert_eq!(lossy.loss(), Probability::ONE);
     }
 
     #[test]

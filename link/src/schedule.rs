@@ -34,6 +34,11 @@ impl<V: Copy> Steps<V> {
         Self { first, later: later.into() }
     }
 
+    /// The same steps after another first value.
+    pub(crate) fn with_first(&self, first: V) -> Self {
+        Self { first, later: Arc::clone(&self.later) }
+    }
+
     /// The value before every step.
     pub(crate) fn first(&self) -> V {
         self.first

@@ -5,10 +5,10 @@
 //! know who decides which packet leaves next: a [`Link`](crate::Link) puts a first-in-first-out queue before
 //! it, a simulator's port a queue discipline. *May import:* `time`, `random`, `profile`.
 //!
-//! For packet n that departed at t, on a link that loses with probability p, delays by d(t) and
+//! For packet n that departed at t, on a link that loses with probability p(t), delays by d(t) and
 //! releases every s, these steps in this order:
 //! ```text
-//! lost     = draw(loss, n) < p                    holds nobody up
+//! lost     = draw(loss, n) < p(t), or n + 1 is a multiple of the period    holds nobody up
 //! reaches  = t + max(0, d(t) + draw(jitter, n)·σ) picoseconds
 //!            Fifo: at least that of every packet carried before
 //! at       = ⌈reaches / s⌉ · s                    without slots: reaches
@@ -17,7 +17,7 @@
 //! of them. The packets of one slot have the same `at` and arrive in the order in which they were
 //! carried, which is the caller's to keep; so packets overtake each other only into an earlier slot.
 
-use crate::profile::{Order, Profile};
+use crate::profile::{Losses, Order, Profile};
 use crate::random::RandomStream;
 use crate::time::{Span, Time};
 
@@ -49,7 +49,11 @@ impl Wire {
     /// that were *offered* to the queue before this wire. So what the queue drops does not shift the
     /// fates of other packets, and two queue disciplines meet the same losses.
     pub fn carry(&mut self, draw: u64, departed: Time) -> Option<Time> {
-        if self.loss.happens(draw, self.profile.loss()) {
+        let is_lost = match self.profile.losses_at(departed) {
+            Losses::Random(probability) => self.loss.happens(draw, probability),
+            Losses::Every(n) => (draw + 1).is_multiple_of(n.get().into()),
+        };
+        if is_lost {
             return None;
         }
         let mut reaches = departed + self.delay(draw, departed);

@@ -1,10 +1,11 @@
 //! What a link does with packets, number by number.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use warplink::{
-    Fate, Jitter, Link, Loss, Order, Probability, Profile, Queue, Span, Time, Wire, link_seed, serialisation,
-    wire_bytes,
+    Fate, Jitter, Link, Loss, Losses, Order, Probability, Profile, Queue, Span, Time, Wire, link_seed,
+    serialisation, wire_bytes,
 };
 use warpunits::{Bytes, Rate};
 
@@ -183,6 +184,26 @@ fn seeds_and_links_lose_independently() {
             assert_near(both, 0.01, n, "losses at the same place");
         }
     }
+}
+
+#[test]
+fn periodic_loss_takes_every_nth_packet() {
+    let every = Losses::Every(NonZeroU32::new(4).expect("not zero"));
+    let fates = fates(profile(Rate::MAX, NO_DELAY, Bytes::ZERO).with_loss(every), 1, 12);
+    let lost: Vec<_> = (1..).zip(&fates).filter(|(_, fate)| is_random_loss(fate)).map(|(n, _)| n).collect();
+    assert_eq!(lost, [4, 8, 12]);
+}
+
+#[test]
+fn a_black_hole_loses_what_departs_in_it() {
+    // 1000 bytes take 1 ms; from 2 ms on everything is lost, from 4 ms on nothing.
+    let steps = [(2, Probability::ONE), (4, Probability::ZERO)]
+        .map(|(at, loss)| (Duration::from_millis(at), Losses::Random(loss)));
+    let holed = profile(Rate::bytes_per_sec(1_000_000), NO_DELAY, Bytes::MAX);
+    let mut link = Link::new(holed.with_loss_steps(steps.to_vec()).expect("valid"), 1);
+    let lost = [(); 5].map(|()| is_random_loss(&link.offer(Time::START, Bytes::new(1000))));
+    // They depart at 1, 2, 3, 4 and 5 ms.
+    assert_eq!(lost, [false, true, true, false, false]);
 }
 
 #[test]

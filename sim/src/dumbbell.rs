@@ -56,6 +56,9 @@ pub struct Flow {
     pub start: Duration,
     /// Its receiver acknowledges every so many packets (`bare` and `tcp`); otherwise as its kind does.
     pub ack_every: Option<u32>,
+    /// Standard deviation of the delay of its acknowledgements, which stay in order. Zero is none; the time
+    /// of a packet on the bottleneck breaks the phase effects of full FIFO queues (Floyd and Jacobson 1992).
+    pub ack_jitter: Duration,
 }
 
 /// How the bottleneck was shared.
@@ -154,8 +157,14 @@ impl Dumbbell {
         )];
         let mut flows = Vec::new();
         for (index, flow) in self.flows.iter().enumerate() {
+            let jitter = if flow.ack_jitter.is_zero() {
+                String::new()
+            } else {
+                let sigma = flow.ack_jitter.as_nanos();
+                format!(", \"jitter\": {{ \"sigma\": \"{sigma} ns\", \"order\": \"fifo\" }}")
+            };
             links.push(format!(
-                "\"return{index}\": {{ \"rate\": \"{rate} Mbit/s\", \"delay\": \"{} ns\" }}",
+                "\"return{index}\": {{ \"rate\": \"{rate} Mbit/s\", \"delay\": \"{} ns\"{jitter} }}",
                 (flow.rtt - least / 2).as_nanos()
             ));
             let receiver =

@@ -15,12 +15,16 @@
 //! | `scenario`   | how does a topology with a seed become a run? |
 //! | `metrics`    | how well did it go? |
 //! | `dumbbell`   | how do flows share a bottleneck? |
+//! | `ack_ratio`  | does it matter how often a receiver acknowledges? |
+//! | `duels`      | how do two laws share a bottleneck? |
 //! | `trace`      | what happened in between? |
 //! | `quinn_bbr`  | what slows quinn's BBR? |
 //! | `published`  | which paths have published figures? |
 //! | `world`, `host`, `port`, `queue`, `packet` | the machinery |
 #![forbid(unsafe_code)]
 
+pub mod ack_ratio;
+pub mod duels;
 pub mod dumbbell;
 pub mod histogram;
 pub mod host;
@@ -35,3 +39,4 @@ pub mod scenario;
 pub mod topology;
 pub mod trace;
 pub mod world;
+pub mod yardstick;

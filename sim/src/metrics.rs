@@ -62,6 +62,8 @@ pub struct FlowReport {
     pub connect_ns: Option<u64>,
     /// Of an exchange: from the flow's start, handshake included, to the last byte of the answer.
     pub exchange_ns: Option<u64>,
+    /// From the flow's start, handshake included, to the last byte.
+    pub done_ns: Option<u64>,
     /// The time that goodput counts.
     pub transfer_ns: u64,
     /// Stream bytes received.
@@ -211,6 +213,7 @@ fn flow_report(run: &mut Run<'_>, samples: &Samples, index: usize, end: Time) ->
         has_failed: receiver.has_failed || sender.has_failed,
         connect_ns: receiver.connected.map(since_start),
         exchange_ns: flow.request.and(receiver.finished).map(since_start),
+        done_ns: receiver.finished.map(since_start),
         transfer_ns: nanos(transfer),
         received_bytes: receiver.received.get(),
         goodput_bps: bits_per_sec(receiver.received, transfer),

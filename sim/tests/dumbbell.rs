@@ -16,6 +16,7 @@ const fn flow(rtt_ms: u64) -> Flow {
         rtt: Duration::from_millis(rtt_ms),
         start: Duration::ZERO,
         ack_every: None,
+        ack_jitter: Duration::ZERO,
     }
 }
 

@@ -19,12 +19,19 @@ fn the_presets_are_current() {
 #[test]
 fn every_preset_and_every_documents_example_is_a_topology() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let dirs = [root.join("scenarios"), root.join("../docs/topologies")];
-    for entry in dirs.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap()) {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let topology = Topology::read(&path.display().to_string(), &text).unwrap();
-        assert_eq!(path.file_stem().unwrap().to_str(), Some(topology.name.as_str()));
+    for (dir, prefix) in [
+        ("scenarios", ""),
+        ("scenarios/picoquic", "picoquic/"),
+        ("scenarios/bbr2", "bbr2/"),
+        ("../docs/topologies", ""),
+    ] {
+        let paths = std::fs::read_dir(root.join(dir)).unwrap().map(|entry| entry.unwrap().path());
+        for path in paths.filter(|path| path.is_file()) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let topology = Topology::read(&path.display().to_string(), &text).unwrap();
+            assert_eq!(format!("{prefix}{}", path.file_stem().unwrap().to_str().unwrap()), topology.name);
+            assert!(prefix.is_empty() || preset(&topology.name).is_some(), "{} is no preset", topology.name);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use warplink::Probability;
+use warplink::{Losses, Probability};
 use warpsim::topology::text::Text;
 use warpsim::topology::{Buffer, Pace, SCHEMA, Topology, Window};
 use warpunits::{Bytes, Rate};
@@ -30,6 +30,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (r#""delay": "10 ms""#, r#""delay": "90000 s""#, "links.bottleneck.delay", "at most a day"),
     (r#""buffer": "2 BDP""#, r#""buffer": "2 bdp""#, "links.bottleneck.buffer", "`4 BDP`"),
     (r#""loss": "0.5 %""#, r#""loss": "101 %""#, "links.bottleneck.loss", "from `0 %` to `100 %`"),
+    (r#""loss": "0.5 %""#, r#""loss": "1 in 0""#, "links.bottleneck.loss", "`1 in 64`"),
     (r#""loss": "0.5 %""#, r#""loss": 1.5"#, "links.bottleneck.loss", "floating point `1.5`"),
     (r#""bytes": "2 MB""#, r#""bytes": "0 B""#, "flows[0].bytes", "a size above zero"),
     (r#""duration": "2 s""#, r#""duration": "0 s""#, "duration", "no length"),
@@ -72,6 +73,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
         "links.bottleneck.steps[0]",
         "`delay`",
     ),
+    (r#""loss": "0.5 %" }]"#, r#""loss": "100 %" }]"#, "links.bottleneck.steps[1].loss", "less after it"),
     (
         r#"[{ "at": "0.7 s""#,
         r#"[{ "at": "0.6 s", "for": "1 s" }, { "at": "0.7 s""#,
@@ -92,6 +94,13 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (r#""name": "noise","#, r#""bytes": "1 MB","#, "flows[2].bytes", "`udp`"),
     (r#""rate": "10 Mbit/s","#, "", "flows[2].rate", "missing"),
     (r#""mtu": 1400"#, r#""stop": "1 s""#, "flows[0].stop", "`quic`"),
+    // Yardsticks.
+    (r#""rtt": "100 ms""#, r#""rtt": "0.1""#, "yardsticks[1].rtt", "such as `40 ms`"),
+    (r#", "rtt": "100 ms""#, "", "yardsticks[1]", "one of `done`, `rtt` and `startup`"),
+    (r#""rtt": "100 ms""#, r#""rtt": "1 s", "done": "1 s""#, "yardsticks[1]", "one of `done`"),
+    (r#""rtt": "100 ms""#, r#""rtt": "1 s", "since": "1 s""#, "yardsticks[1].since", "beside `done`"),
+    (r#""law": "bbr3", "rtt""#, r#""law": "quinn-bbr", "rtt""#, "yardsticks[1].law", "a law of warprate's"),
+    (r#""bytes": "2 MB","#, "", "flows[0].bytes", "`yardsticks`"),
     // Exchanges.
     (r#""mtu": 1400"#, r#""request": "1 kB""#, "flows[0].request", "`quic`"),
     (r#""name": "noise","#, r#""request": "1 kB","#, "flows[2].request", "`udp`"),
@@ -147,6 +156,7 @@ const OBJECTS: &[(&str, &str)] = &[
     ("/$defs/jitter", "/links/bottleneck/jitter"),
     ("/$defs/step", "/links/bottleneck/steps/0"),
     ("/$defs/outage", "/links/bottleneck/outages/0"),
+    ("/$defs/yardstick", "/yardsticks/0"),
     ("/$defs/flow", "/flows/0"),
     ("/$defs/fixed/properties/fixed", "/flows/0/law/fixed"),
     ("/$defs/receiver", "/flows/0/receiver"),
@@ -193,13 +203,15 @@ fn the_schemas_patterns_are_the_readers() {
     let numbers = ["", "8", "0.5", "12.25", "80", ".5", "-1", "1e3", "1.0000000001"];
     let units = [
         "", "B", "kB", "MB", "GB", "KiB", "MiB", "GiB", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "bps", "Mbps",
-        "ns", "us", "µs", "ms", "s", "min", "h", "%", "BDP", "packet", "packets", "measured",
+        "ns", "us", "µs", "ms", "s", "min", "h", "%", "BDP", "packet", "packets", "measured", "in 64",
+        "in 0",
     ];
     type Reads = fn(&str) -> bool;
-    let kinds: [(&str, Reads); 7] = [
+    let kinds: [(&str, Reads); 8] = [
         ("rate", |text| Rate::from_text(text).is_some()),
         ("size", |text| Bytes::from_text(text).is_some()),
         ("time", |text| std::time::Duration::from_text(text).is_some()),
+        ("losses", |text| Losses::from_text(text).is_some()),
         ("probability", |text| Probability::from_text(text).is_some()),
         ("buffer", |text| Buffer::from_text(text).is_some()),
         ("pace", |text| Pace::from_text(text).is_some()),
@@ -219,6 +231,16 @@ fn the_schemas_patterns_are_the_readers() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn the_schema_and_the_reader_know_the_same_periodic_losses() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let pattern = schema.pointer("/$defs/losses/pattern").unwrap().as_str().unwrap();
+    let pattern = regex::Regex::new(pattern).unwrap();
+    for text in ["1 in 64", "1 in 1", "1 in 0", "1 in", "2 in 64", "1 in 6.4", "1in 64"] {
+        assert_eq!(pattern.is_match(text), Losses::from_text(text).is_some(), "{text:?}");
     }
 }
 

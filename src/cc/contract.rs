@@ -132,6 +132,7 @@ impl Stand {
                 newest: self.now,
                 packets: 1,
                 bytes: Bytes::ZERO,
+                queue: Duration::ZERO,
             }),
             Operation::AppLimited => self.ledger.mark_app_limited(),
             Operation::Mtu(size) => {

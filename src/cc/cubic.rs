@@ -110,6 +110,15 @@ impl Cubic {
         }
     }
 
+    /// In congestion avoidance with this window.
+    pub(super) fn resumed(start: PathStart, window: Bytes) -> Self {
+        let mut cubic = Self::new(start);
+        cubic.curve.window = window.max(least_window(start.datagram));
+        cubic.curve.ssthresh = cubic.curve.window;
+        cubic.hystart = None;
+        cubic
+    }
+
     /// RFC 9438 §4.2, §5.8: time in which the application limits the sender does not count. Whether the
     /// ACK may raise the window.
     fn is_unlimited(&mut self, ack: &Ack) -> bool {

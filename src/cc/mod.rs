@@ -15,9 +15,9 @@ pub mod fixed;
 mod hystart;
 pub mod newreno;
 mod random;
-pub mod warprate;
 #[cfg(test)]
 mod testbed;
+pub mod warprate;
 mod window;
 
 pub use bbr3::Bbr3;

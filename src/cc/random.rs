@@ -27,7 +27,7 @@ impl Random {
     /// Uniform from `least` to `most`.
     pub fn between(&mut self, least: u32, most: u32) -> u32 {
         let span = u64::from(most - least) + 1;
-        least + u32::try_from((self.next() >> 32) * span >> 32).expect("below the span")
+        least + u32::try_from(((self.next() >> 32) * span) >> 32).expect("below the span")
     }
 
     /// Uniform in nanoseconds from zero to below `most`, which is a second at most.

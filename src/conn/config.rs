@@ -135,7 +135,8 @@ impl Default for TransportConfig {
 impl TransportConfig {
     /// Most bytes that the peer may have sent on one stream ahead of the application's reads.
     ///
-    /// Default 32 MiB: the 25 MB of 1 Gbit/s × 200 ms, and a third on top while losses are repaired.
+    /// Default 96 MiB: the 31 MB of 10 Gbit/s × 25 ms three times, since what follows a lost packet waits
+    /// for its repair, and a repair may be lost.
     /// Values above 2⁶²−1 mean 2⁶²−1.
     pub fn stream_receive_window(&mut self, window: Bytes) -> &mut Self {
         self.stream_receive_window = window;
@@ -143,14 +144,15 @@ impl TransportConfig {
     }
 
     /// Most bytes that the peer may have sent on all streams together ahead of the application's
-    /// reads: the bound on a connection's receive memory. Default 64 MiB, two full streams.
+    /// reads: the bound on a connection's receive memory. Default 128 MiB: one full stream, and room for others.
     pub fn receive_window(&mut self, window: Bytes) -> &mut Self {
         self.receive_window = window;
         self
     }
 
     /// Most bytes that writes may have handed over and the peer has not acknowledged: the bound on a
-    /// connection's send memory. Default 32 MiB.
+    /// connection's send memory. Default 96 MiB. No more is taken than four times what the law wants in
+    /// flight, and 1 MiB at least, so that a slow path costs little memory.
     pub fn send_window(&mut self, window: Bytes) -> &mut Self {
         self.send_window = window;
         self
@@ -195,6 +197,11 @@ impl TransportConfig {
         self
     }
 
+    /// What writes may have handed over while a law wants `window` in flight.
+    pub(super) fn send_window_for(&self, window: Bytes) -> Bytes {
+        window.times(4).max(LEAST_SEND_WINDOW).min(self.send_window)
+    }
+
     /// In `quinn-proto`'s terms, with the tap as its congestion controller.
     pub(super) fn to_proto(&self, law: &Law, shared: Arc<Shared>) -> quinn_proto::TransportConfig {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
@@ -217,6 +224,7 @@ impl TransportConfig {
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
             .ack_frequency_config(law.sparse_acks.then(sparse_acks))
+            .packet_threshold(if law.sparse_acks { 128 } else { 3 })
             .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
         #[cfg(feature = "qlog")]
@@ -272,8 +280,11 @@ fn sparse_acks() -> AckFrequencyConfig {
 /// Packets per acknowledgement: 3530 ACKs become 643 for 10 MB, at the same goodput.
 const ACK_EVERY: u32 = 10;
 
-/// 1 Gbit/s × 200 ms = 25 MB, and a third on top.
-const STREAM_WINDOW: Bytes = Bytes::mib(32);
+/// 10 Gbit/s × 25 ms = 31 MB, three times.
+const STREAM_WINDOW: Bytes = Bytes::mib(96);
 
-/// Two full streams.
-const CONNECTION_WINDOW: Bytes = Bytes::mib(64);
+/// A few writes of bulk data.
+const LEAST_SEND_WINDOW: Bytes = Bytes::mib(1);
+
+/// A full stream, and a third on top.
+const CONNECTION_WINDOW: Bytes = Bytes::mib(128);

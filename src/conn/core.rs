@@ -63,6 +63,8 @@ pub struct Core {
     log: Vec<Entry>,
     /// Departure of the last batch's first datagram.
     departure: Instant,
+    /// The send window in force.
+    send_window: Bytes,
     /// The datagram polled last; it stays here when it did not fit the batch.
     datagram: Vec<u8>,
     held: Option<Transmit>,
@@ -119,6 +121,7 @@ impl Core {
             last_sent: now,
             log: Vec::new(),
             departure: now,
+            send_window: Bytes::ZERO,
             datagram: Vec::new(),
             held: None,
         };
@@ -318,6 +321,16 @@ impl Core {
             self.control.on_feedback(&Feedback::ProbeLost { now });
         }
         self.ack_debt.on_received(now, self.tally.received());
+        self.fit_send_window();
+    }
+
+    /// Lets writes fill what the law wants in flight, and little more.
+    fn fit_send_window(&mut self) {
+        let window = self.setup.transport.send_window_for(self.control.plan().window);
+        if window != self.send_window {
+            self.send_window = window;
+            self.inner.set_send_window(window.get());
+        }
     }
 
     /// Passes the log on to the paths it concerns; whether it told of a departure on the present one.

@@ -41,24 +41,34 @@ impl DelayFilter {
         self.note_noise(sample);
         self.recent.push_back(sample);
         self.last = Some(sample);
+        self.forget();
         self.get()
     }
 
     /// The present estimates.
-    pub fn get(&mut self) -> Delay {
-        let floor = self.floors.front().map_or(Duration::ZERO, |floor| floor.rtt);
+    pub fn get(&self) -> Delay {
+        let floor = self.floor();
+        let least = self.recent.iter().map(|sample| sample.rtt).min().unwrap_or(floor);
+        Delay { floor, noise: self.noise, queue: least.saturating_sub(floor + self.noise) }
+    }
+
+    fn floor(&self) -> Duration {
+        self.floors.front().map_or(Duration::ZERO, |floor| floor.rtt)
+    }
+
+    fn forget(&mut self) {
+        let floor = self.floor();
         let keep = if self.noise > floor / 16 { NOISY_SAMPLES } else { CALM_SAMPLES };
         while self.recent.len() > keep {
             self.recent.pop_front();
         }
         let newest = self.last.map(|last| last.sent);
         while self.recent.len() > 1
-            && self.recent.front().map(|first| first.sent + floor.max(SHORTEST_WINDOW)) < newest
+            && self.recent.front().map(|first| first.sent + floor.max(SHORTEST_WINDOW).max(self.noise * 4))
+                < newest
         {
             self.recent.pop_front();
         }
-        let least = self.recent.iter().map(|sample| sample.rtt).min().unwrap_or(floor);
-        Delay { floor, noise: self.noise, queue: least.saturating_sub(floor + self.noise) }
     }
 
     fn note_floor(&mut self, sample: Sample) {

@@ -283,6 +283,11 @@ impl Ledger {
         self.rtt
     }
 
+    /// What round-trip times say about queues.
+    pub fn delay(&self) -> Delay {
+        self.delay.get()
+    }
+
     /// Departure of the oldest datagram in flight.
     pub fn oldest(&self) -> Option<Instant> {
         self.records.front().map(|record| record.snapshot.sent)

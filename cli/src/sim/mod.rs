@@ -1,6 +1,8 @@
 //! `warp sim`: the simulator's commands.
 
+mod ack_ratio;
 mod check;
+mod duels;
 mod floors;
 mod list;
 mod presets;
@@ -10,6 +12,7 @@ mod reality;
 mod run;
 mod state;
 mod workers;
+mod yardsticks;
 
 use std::path::{Path, PathBuf};
 
@@ -30,9 +33,15 @@ pub enum Command {
     Published(published::Args),
     /// Hold a law against what it must reach: transfers and steady states, with a floor and a goal each.
     Floors(floors::Args),
+    /// Let two CUBIC flows share a bottleneck, one acknowledged on every packet, one on every n-th.
+    AckRatio(ack_ratio::Args),
+    /// Let every pair of laws share a bottleneck, and compare with theory and the snapshot.
+    Duels(duels::Args),
     /// Compare the simulator with the same code on real sockets, over the same path.
     #[cfg(unix)]
     Reality(reality::Args),
+    /// Run our laws beside the limits that others set for theirs.
+    Yardsticks(yardsticks::Args),
     /// Write the presets again from the reference grid.
     Presets(presets::Args),
 }
@@ -46,8 +55,11 @@ impl Command {
             Self::List => list::run(),
             Self::Published(args) => args.run(),
             Self::Floors(args) => args.run(),
+            Self::AckRatio(args) => args.run(),
+            Self::Duels(args) => args.run(),
             #[cfg(unix)]
             Self::Reality(args) => args.run(),
+            Self::Yardsticks(args) => args.run(),
             Self::Presets(args) => args.run(),
         }
     }

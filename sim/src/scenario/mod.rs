@@ -321,10 +321,12 @@ pub fn profile(topology: &Topology, name: &str, link: &Link) -> Result<Profile, 
     }
     let rates = link.steps.iter().filter_map(|step| Some((step.at, step.rate?)));
     let delays = link.steps.iter().filter_map(|step| Some((step.at, step.delay?)));
+    let losses = link.steps.iter().filter_map(|step| Some((step.at, step.loss?)));
     let outages = link.outages.iter().map(|outage| (outage.at, outage.length));
     profile
         .with_rate_steps(rates.collect())?
         .with_delay_steps(delays.collect())?
+        .with_loss_steps(losses.collect())?
         .with_outages(outages.collect())?
         .with_slots(link.slots.unwrap_or_default())
 }
@@ -339,12 +341,12 @@ pub fn path(topology: &Topology, flow: &Flow) -> Result<PathProfile, ProfileErro
             return profile(topology, name, slowest);
         }
         let survives = links.iter().fold(BILLION, |survives, (_, link)| {
-            survives * (BILLION - u64::from(link.loss.as_parts_per_billion())) / BILLION
+            survives * (BILLION - u64::from(link.loss.share().as_parts_per_billion())) / BILLION
         });
         let loss = u32::try_from(BILLION - survives).expect("at most a billion");
         let all = Link {
             delay: links.iter().map(|(_, link)| link.delay).sum(),
-            loss: Probability::parts_per_billion(loss)?,
+            loss: Probability::parts_per_billion(loss)?.into(),
             ..(*slowest).clone()
         };
         profile(topology, name, &all)

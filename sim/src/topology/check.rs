@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Flow, HostKind, Link, Topology, text};
+use warplink::Probability;
+
+use super::{Flow, HostKind, Link, Topology, Yardstick, text};
 use crate::laws;
 
 /// The place within the document, and what is wrong there.
@@ -29,6 +31,9 @@ impl Topology {
             if !names.insert(&flow.name) {
                 return problem(format!("flows[{index}].name"), format!("duplicate flow `{}`", flow.name));
             }
+        }
+        for (index, yardstick) in self.yardsticks.iter().enumerate() {
+            yardstick.check(&format!("yardsticks[{index}]"), &self.flows[0])?;
         }
         Ok(())
     }
@@ -118,18 +123,44 @@ impl Flow {
     }
 }
 
+impl Yardstick {
+    fn check(&self, at: &str, flow: &Flow) -> Result<(), Problem> {
+        let limits = [self.done.is_some(), self.rtt.is_some(), self.startup.is_some()];
+        if limits.iter().filter(|is_given| **is_given).count() != 1 {
+            return problem(at, "expected one of `done`, `rtt` and `startup`");
+        }
+        if !self.since.is_zero() && self.done.is_none() {
+            return problem(format!("{at}.since"), "nothing to count, expected it beside `done`");
+        }
+        if flow.bytes.is_none() {
+            return problem("flows[0].bytes", "missing, expected how much the law of `yardsticks` sends");
+        }
+        if laws::find(self.law.name()).is_some_and(laws::Entry::is_foreign) {
+            return problem(format!("{at}.law"), "one of quinn's, expected a law of warprate's");
+        }
+        Ok(())
+    }
+}
+
 impl Link {
     fn check(&self, at: &str) -> Result<(), Problem> {
         let mut last = None;
         for (index, step) in self.steps.iter().enumerate() {
             let at = format!("{at}.steps[{index}]");
-            if step.rate.is_none() && step.delay.is_none() {
-                return problem(at, "a step that changes nothing, expected `rate`, `delay` or both");
+            if step.rate.is_none() && step.delay.is_none() && step.loss.is_none() {
+                return problem(at, "a step that changes nothing, expected `rate`, `delay` or `loss`");
             }
             if last.is_some_and(|last| last >= step.at) {
                 return problem(format!("{at}.at"), "not later than the step before it");
             }
             last = Some(step.at);
+        }
+        let mut losses = self.steps.iter().enumerate().filter_map(|(index, step)| Some((index, step.loss?)));
+        if let Some((index, _)) = losses.next_back().filter(|(_, last)| last.share() == Probability::ONE) {
+            return problem(
+                format!("{at}.steps[{index}].loss"),
+                "for ever, expected a step with less after it",
+            );
         }
         let mut end = Duration::ZERO;
         for (index, outage) in self.outages.iter().enumerate() {

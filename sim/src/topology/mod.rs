@@ -30,16 +30,18 @@ mod check;
 mod law;
 mod links;
 pub mod text;
+mod yardstick;
 
 use std::time::Duration;
 
 use serde::Deserialize;
-use warplink::{Order, Probability};
+use warplink::{Losses, Order, Probability};
 use warpunits::{Bytes, Rate};
 
 pub use law::{FixedSpec, LawSpec};
 pub use links::Links;
 pub use text::{Buffer, Multiple, Pace, Window};
+pub use yardstick::Yardstick;
 
 /// The published JSON Schema of topologies.
 pub const SCHEMA: &str = include_str!("../../topology.schema.json");
@@ -60,6 +62,9 @@ pub struct Topology {
     pub links: Links,
     /// The flows in the file's order, which numbers their random draws.
     pub flows: Vec<Flow>,
+    /// What laws have to reach on the first flow. Default nothing.
+    #[serde(default)]
+    pub yardsticks: Vec<Yardstick>,
 }
 
 /// One direction of a link: a queue, a transmitter and a wire.
@@ -78,13 +83,13 @@ pub struct Link {
     /// Which packet leaves next. Default `fifo`.
     #[serde(default)]
     pub queue: Discipline,
-    /// Probability that a packet is lost after the transmitter. Default none.
-    #[serde(default, deserialize_with = "text::required")]
-    pub loss: Probability,
+    /// Which packets are lost after the transmitter. Default none.
+    #[serde(default = "no_loss", deserialize_with = "text::required")]
+    pub loss: Losses,
     /// Gaussian variation of the delay. Default none.
     #[serde(default, deserialize_with = "links::present")]
     pub jitter: Option<Jitter>,
-    /// Later rates and delays.
+    /// Later rates, delays and losses.
     #[serde(default)]
     pub steps: Vec<Step>,
     /// When the transmitter stands still.
@@ -116,7 +121,7 @@ pub struct Jitter {
     pub order: Order,
 }
 
-/// From a moment on, another rate or delay.
+/// From a moment on, another rate, delay or loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -129,6 +134,9 @@ pub struct Step {
     /// The delay from then on.
     #[serde(default, deserialize_with = "text::optional")]
     pub delay: Option<Duration>,
+    /// The losses from then on.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub loss: Option<Losses>,
 }
 
 /// A time during which the transmitter stands still.
@@ -340,6 +348,10 @@ fn default_duration() -> Duration {
 /// The published cells' buffer.
 fn default_buffer() -> Buffer {
     Buffer::Bdp(Multiple::millionths(4_000_000))
+}
+
+fn no_loss() -> Losses {
+    Probability::ZERO.into()
 }
 
 fn default_nic() -> Rate {

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
-use warplink::Probability;
+use warplink::{Losses, Probability};
 use warpunits::{Bytes, Rate};
 
 /// A quantity that is read from a string.
@@ -76,6 +76,17 @@ impl Text for Probability {
     fn from_text(text: &str) -> Option<Self> {
         let billionths = scaled(text, &[("%", 10_000_000)])?;
         Self::parts_per_billion(u32::try_from(billionths).ok()?).ok()
+    }
+}
+
+impl Text for Losses {
+    const EXPECTED: &'static str = "a probability from `0 %` to `100 %`, or `1 in 64` for every 64th packet";
+
+    fn from_text(text: &str) -> Option<Self> {
+        match text.strip_prefix("1 in ") {
+            Some(period) => period.parse().ok().map(Self::Every),
+            None => Probability::from_text(text).map(Self::Random),
+        }
     }
 }
 
@@ -249,6 +260,16 @@ mod tests {
         assert_eq!(Probability::from_text("100 %"), Some(Probability::ONE));
         for wrong in ["100.1 %", "0.05", "-1 %", "500 %", "99999999999 %"] {
             assert_eq!(Probability::from_text(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn losses_are_random_or_periodic() {
+        let every = std::num::NonZeroU32::new(64).map(Losses::Every);
+        assert_eq!(Losses::from_text("1 in 64"), every);
+        assert_eq!(Losses::from_text("5 %"), Some(Losses::Random(Probability::percent(5))));
+        for wrong in ["1 in 0", "1 in", "1 in -2", "2 in 64", "0.05", "1 in 4294967296"] {
+            assert_eq!(Losses::from_text(wrong), None, "{wrong}");
         }
     }
 

@@ -328,6 +328,7 @@ fn linuxs_answer_weighs_the_packets_that_were_marked() {
         newest: ack.newest.sent,
         packets,
         bytes: Bytes::ZERO,
+        queue: Duration::ZERO,
     };
     law.on_verdict(&mark(3));
     // The ACK ended a round without marks: alpha = (15/16)² + 3/10 / 16 = 58828 / 2^16; a third is cut.
@@ -428,7 +429,7 @@ proptest! {
                 }),
                 4 => law.on_undo(&Undo { now, packet }),
                 5 => law.on_mtu(Bytes::new(1200 + rate % 60_000)),
-                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, packets: 1, bytes: Bytes::ZERO }),
+                _ => law.on_verdict(&Verdict { now, kind: VerdictKind::Mark, newest: packet.sent, packets: 1, bytes: Bytes::ZERO, queue: Duration::ZERO }),
             }
             let plan = law.plan(now);
             prop_assert!(!plan.rate.is_zero() && plan.window >= law.datagram.times(2), "{plan:?}");

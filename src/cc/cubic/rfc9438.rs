@@ -103,7 +103,14 @@ impl Sender {
     fn mark(&mut self) {
         let kind = crate::signal::VerdictKind::Mark;
         let newest = self.now - RTT;
-        self.law.on_verdict(&Verdict { now: self.now, kind, newest, packets: 1, bytes: Bytes::ZERO });
+        self.law.on_verdict(&Verdict {
+            now: self.now,
+            kind,
+            newest,
+            packets: 1,
+            bytes: Bytes::ZERO,
+            queue: Duration::ZERO,
+        });
     }
 
     /// A sender that was reduced from 100 segments and then begins avoidance: W_max = 100, W = 70.

@@ -1,7 +1,8 @@
-//! What was delivered between two points of a path's history.
+//! What was delivered between two points of a path's history, and whether that proves anything.
 
 use std::time::{Duration, Instant};
 
+use super::constants::{EPOCH_OVER_LUMP, LEAST_POINTS, MOST_CREDIT};
 use crate::signal::Ack;
 use crate::units::{Bytes, Gain, Rate};
 
@@ -11,7 +12,7 @@ pub(super) struct Point {
     /// Departure of the newest packet acknowledged.
     pub sent_at: Instant,
     /// Bytes that had left by then.
-    pub sent: Bytes,
+    sent: Bytes,
     /// Arrival of the ACK frame.
     pub acked_at: Instant,
     delivered: Bytes,
@@ -20,19 +21,19 @@ pub(super) struct Point {
 }
 
 impl Point {
-    pub fn rtt(&self) -> Duration {
-        self.acked_at.saturating_duration_since(self.sent_at)
-    }
-
-    pub fn of(ack: &Ack, scattered: Bytes) -> Self {
+    pub fn of(ack: &Ack, late: Bytes, scattered: Bytes) -> Self {
         let newest = &ack.newest;
         Self {
             sent_at: newest.sent,
             sent: newest.delivered + newest.lost + newest.tx_in_flight,
             acked_at: ack.now,
-            delivered: ack.delivered,
+            delivered: ack.delivered + late,
             scattered,
         }
+    }
+
+    pub fn rtt(&self) -> Duration {
+        self.acked_at.saturating_duration_since(self.sent_at)
     }
 }
 
@@ -41,7 +42,7 @@ impl Point {
 pub(super) struct Span {
     pub sent: Bytes,
     pub delivered: Bytes,
-    pub scattered: Bytes,
+    scattered: Bytes,
     pub send_time: Duration,
     pub ack_time: Duration,
 }
@@ -62,12 +63,107 @@ impl Span {
         self.sent / self.send_time
     }
 
-    /// The rate at which it arrived, lost packets counted as arrived up to a share of what arrived:
-    /// a scatter loss takes its place in the bottleneck like any packet.
+    /// Whether nothing of it was lost by chance.
+    pub fn is_whole(&self) -> bool {
+        self.scattered.is_zero()
+    }
+
+    /// The rate at which it arrived. A scattered loss took its place in the bottleneck like any packet, so
+    /// it counts, within limits.
     pub fn arrival(&self) -> Rate {
-        (self.delivered + self.scattered).min(self.delivered * MOST_CREDIT) / self.ack_time
+        (self.delivered + self.scattered.min(self.delivered * MOST_CREDIT)) / self.ack_time
     }
 }
 
-/// 20 % of what was sent.
-const MOST_CREDIT: Gain = Gain::ratio(5, 4);
+/// The points since the last decision, thinned out.
+///
+/// Jitter, batched ACKs and slotted media deliver in lumps: a silence longer than what then arrives
+/// explains. An epoch proves something about the rate once it is long beside its longest silence.
+#[derive(Debug, Clone)]
+pub(super) struct Epoch {
+    first: Point,
+    last: Point,
+    points: Vec<Point>,
+    /// Least time between points that are kept.
+    spacing: Duration,
+    least_rtt: Duration,
+    peak: Rate,
+}
+
+impl Epoch {
+    pub fn new(first: Point) -> Self {
+        Self {
+            first,
+            last: first,
+            points: vec![first],
+            spacing: Duration::ZERO,
+            least_rtt: first.rtt(),
+            peak: Rate::ZERO,
+        }
+    }
+
+    pub fn add(&mut self, point: Point) {
+        let step = Span::between(&self.last, &point);
+        self.peak = self.peak.max(step.delivered / step.ack_time);
+        self.least_rtt = self.least_rtt.min(point.rtt());
+        self.last = point;
+        if self.points.last().is_none_or(|last| last.acked_at + self.spacing <= point.acked_at) {
+            self.points.push(point);
+        }
+        if self.points.len() > MOST_POINTS {
+            let mut index = 0;
+            self.points.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.spacing = self.span().ack_time * 2 / MOST_POINTS_U32;
+        }
+    }
+
+    pub fn first(&self) -> Point {
+        self.first
+    }
+
+    pub fn last(&self) -> Point {
+        self.last
+    }
+
+    pub fn span(&self) -> Span {
+        Span::between(&self.first, &self.last)
+    }
+
+    pub fn least_rtt(&self) -> Duration {
+        self.least_rtt
+    }
+
+    /// The fastest delivery between two ACK frames: a bottleneck lets no more through. Zero while there
+    /// is but one.
+    pub fn peak(&self) -> Rate {
+        self.peak
+    }
+
+    /// The longest silence beyond what then arrived.
+    pub fn lump(&self) -> Duration {
+        let span = self.span();
+        if span.delivered.is_zero() || span.ack_time.is_zero() {
+            return span.ack_time;
+        }
+        let mean = span.delivered / span.ack_time;
+        let steps = self.points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
+        steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
+    }
+
+    /// Whether the points are enough, and spread evenly enough, to tell a rate.
+    pub fn is_conclusive(&self) -> bool {
+        self.points.len() > LEAST_POINTS && self.lump() * EPOCH_OVER_LUMP <= self.span().ack_time
+    }
+}
+
+/// Points kept of an epoch: four times [`EPOCH_OVER_LUMP`].
+const MOST_POINTS: usize = 64;
+const MOST_POINTS_U32: u32 = 64;
+
+/// `rate` or `bytes` times this many thousandths.
+pub(super) fn thousandths(milli: i64) -> Gain {
+    Gain::ratio(u32::try_from(milli).unwrap_or(0), 1000)
+}

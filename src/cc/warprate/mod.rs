@@ -1,16 +1,29 @@
 //! WarpRATE.
 
+mod compete;
+mod constants;
 mod evidence;
-mod lumps;
+mod guard;
+mod probe;
+mod slowdown;
+mod start;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use self::evidence::{Point, Span};
-use self::lumps::Lumps;
+use self::compete::Compete;
+use self::constants::{
+    CONGESTION_GAIN, EVIDENCE_EPOCHS, FLOOR_INTERVAL, LEAST_SILENCE, LONGEST_RESPONSE, RIVALS_REMEMBERED,
+    SHORTEST_EPOCH, STEPS, TARGET_AT, TARGET_QUEUE,
+};
+use self::evidence::{Epoch, Point, Span, thousandths};
+use self::guard::Guard;
+use self::probe::{Ladder, Probe};
+use self::slowdown::{Answer, Slowdown};
+use self::start::Start;
 use super::random::Random;
 use super::{PathStart, RateLaw};
-use crate::signal::{Ack, Plan, Rtt, Sent, Verdict, VerdictKind};
+use crate::signal::{Ack, Plan, Rtt, Sent, Undo, Verdict, VerdictKind};
 use crate::units::{Bytes, Gain, Rate};
 
 /// WarpRATE.
@@ -18,392 +31,524 @@ use crate::units::{Bytes, Gain, Rate};
 pub struct WarpRate {
     datagram: Bytes,
     anchor: Rate,
+    born: Instant,
+    now: Instant,
+    random: Random,
+    /// What the law is about.
     rate: Rate,
     phase: Phase,
-    train: Train,
-    /// Starts of the last epochs, oldest first.
-    epochs: VecDeque<Point>,
-    last: Option<Point>,
-    lumps: Lumps,
-    slowdown: Option<Slowdown>,
+    ladder: Ladder,
+    /// The present epoch; none before the start is over.
+    epoch: Option<Epoch>,
+    /// Where the last epochs began, oldest first.
+    history: VecDeque<Point>,
+    /// Arrival rates of the last epochs.
     arrivals: VecDeque<Rate>,
-    least: VecDeque<Duration>,
+    delay: Standing,
+    slowdown: Option<Slowdown>,
+    guard: Guard,
     delivered: Bytes,
     scattered: Bytes,
+    /// Bytes that arrived after they had been declared lost.
+    late: Bytes,
+    /// Packets sent before this are no evidence.
+    blank_until: Option<Instant>,
+    /// What was sent before this has been answered.
+    answered: Option<Instant>,
+    floor_seen: Instant,
+    rivals_seen: Option<Instant>,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    Start(Box<Start>),
+    Cruise {
+        epochs_left: u32,
+    },
+    Probe(Probe),
+    /// Below the rate, in thousandths of it, until then.
+    Below {
+        until: Instant,
+        gain: i64,
+    },
+    /// So far below it that the queue empties.
+    Drain {
+        until: Instant,
+        gain: i64,
+    },
+    Compete(Box<Compete>),
+}
+
+/// What the round-trip times of the last epochs say.
+#[derive(Debug, Clone, Default)]
+struct Standing {
     rtt: Option<Rtt>,
     floor: Duration,
-    noise: Duration,
+    /// Delay above the floor and all that is explained.
     queue: Duration,
-    /// Delay above the floor that did not answer to our rate.
+    /// Least delay above the floor in each of the last epochs.
+    above: VecDeque<Duration>,
+    /// Delay that did not answer to our rate.
     foreign: Duration,
-    cut_at: Option<Instant>,
-    /// Gain successes in a row.
-    successes: u32,
-    failures: u32,
-    random: Random,
+    /// Longest silence of the last epoch.
+    lump: Duration,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Phase {
-    Start { first: Option<Point> },
-    Cruise { epochs_left: u32 },
-    /// Probing with the gain since this instant.
-    Probe { since: Instant, gain_milli: u32, queue: Duration },
-    /// Waiting until what the probe sent is acknowledged.
-    Judge { since: Instant, until: Instant, gain_milli: u32, first: Option<Point>, queue: Duration },
-    /// Half rate.
-    Trim { until: Instant, gain_milli: u32 },
-}
-
-/// Our slowing down because of a queue.
-#[derive(Debug, Clone, Copy)]
-struct Slowdown {
-    /// Delay above the floor at its begin.
-    from: Duration,
-    /// By how much the delay should have fallen since.
-    expected: Duration,
-    epochs: u32,
-    /// The rate at its begin.
-    rate: Rate,
-}
-
-/// The first packets that left together.
-#[derive(Debug, Clone)]
-struct Train {
-    start: Instant,
-    last: Instant,
-    bytes: Bytes,
-}
-
-impl Train {
-    fn on_sent(&mut self, sent: &Sent, datagram: Bytes, rate: Rate) {
-        let gap = sent.now.saturating_duration_since(self.last);
-        if self.bytes < datagram.times(10) && gap > Duration::from_millis(1) + datagram.times(4) / rate {
-            self.start = sent.now;
-            self.bytes = Bytes::ZERO;
+impl Standing {
+    /// An epoch is over; the least delay above the floor in it.
+    fn on_epoch(&mut self, epoch: &Epoch) -> Duration {
+        let above = epoch.least_rtt().saturating_sub(self.floor);
+        self.above.push_back(above);
+        if self.above.len() > EVIDENCE_EPOCHS {
+            self.above.pop_front();
         }
-        self.bytes += sent.bytes;
-        self.last = sent.now;
+        self.foreign = self.foreign.min(self.above.iter().max().copied().unwrap_or_default());
+        self.lump = epoch.lump();
+        self.queue = above.saturating_sub(self.foreign + self.lump);
+        above
     }
 }
 
 impl WarpRate {
-    /// A law in its first state; `seed` spreads its probes.
+    /// A law in its first state; `seed` spreads its probes, and should differ between flows.
     pub fn new(start: PathStart, seed: u64) -> Self {
         Self {
             datagram: start.datagram,
             anchor: start.anchor,
+            born: start.now,
+            now: start.now,
+            random: Random::new(seed),
             rate: start.anchor,
-            phase: Phase::Start { first: None },
-            train: Train { start: start.now, last: start.now, bytes: Bytes::ZERO },
-            epochs: VecDeque::new(),
-            last: None,
-            lumps: Lumps::default(),
-            slowdown: None,
+            phase: Phase::Start(Box::new(Start::new(start.now))),
+            ladder: Ladder::default(),
+            epoch: None,
+            history: VecDeque::new(),
             arrivals: VecDeque::new(),
-            least: VecDeque::new(),
+            delay: Standing::default(),
+            slowdown: None,
+            guard: Guard::new(start.now),
             delivered: Bytes::ZERO,
             scattered: Bytes::ZERO,
-            rtt: None,
-            floor: Duration::ZERO,
-            noise: Duration::ZERO,
-            queue: Duration::ZERO,
-            foreign: Duration::ZERO,
-            cut_at: None,
-            successes: 0,
-            failures: 0,
-            random: Random::new(seed),
+            late: Bytes::ZERO,
+            blank_until: None,
+            answered: None,
+            floor_seen: start.now,
+            rivals_seen: None,
         }
     }
 
     fn set_rate(&mut self, rate: Rate) {
-        let least = self.datagram / LONGEST_GAP;
-        self.rate = rate.max(least).min(self.anchor);
+        self.rate = rate.max(self.datagram / LONGEST_GAP).min(self.anchor);
     }
 
-    /// The queue that this rate is to keep.
-    fn target_queue(&self) -> Duration {
+    /// q*(rate) = 4 ms · sqrt(25 Mbit/s / rate), within limits.
+    fn target(&self) -> Duration {
         let square = TARGET_QUEUE.as_nanos().pow(2) * u128::from(TARGET_AT.as_bytes_per_sec());
         let nanos = (square / u128::from(self.rate.as_bytes_per_sec().max(1))).isqrt();
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).clamp(LEAST_TARGET, MOST_TARGET)
     }
 
-    fn epoch(&self) -> Duration {
-        (self.floor + self.queue).max(SHORTEST_EPOCH)
+    fn epoch_length(&self) -> Duration {
+        (self.delay.floor + self.delay.queue).max(SHORTEST_EPOCH)
     }
 
-    fn on_start_ack(&mut self, point: Point) {
-        let Phase::Start { first } = self.phase else { return };
-        if point.sent_at < self.train.start {
-            return;
-        }
-        let Some(first) = first.filter(|first| first.sent_at >= self.train.start) else {
-            self.phase = Phase::Start { first: Some(point) };
-            self.lumps = Lumps::new(point);
-            return;
-        };
-        self.lumps.add(point);
-        let span = Span::between(&first, &point);
-        if !self.lumps.is_conclusive() {
-            let peak = self.lumps.peak();
-            self.set_rate(peak);
-            return;
-        }
-        self.rate = self.anchor;
-        if span.arrival() < span.pace() * Gain::percent(90) {
-            self.set_rate(span.arrival());
-        }
-        self.cruise(false);
-        self.restart(point);
+    /// u in thousandths: half of the queue's error in the time of an epoch.
+    fn answer(&self, target: Duration) -> i64 {
+        let time = nanos(self.epoch_length().min(LONGEST_RESPONSE)).max(1);
+        let error = nanos(target) - nanos(self.delay.queue);
+        (error * 1000 / (2 * time)).clamp(STEPS.0, STEPS.1)
     }
 
-    fn cruise(&mut self, soon: bool) {
-        let epochs_left = if soon { 0 } else { self.random.between(5, 9) * self.failures.clamp(1, 3) };
-        self.phase = Phase::Cruise { epochs_left };
+    fn cruise(&mut self) {
+        let epochs = if self.ladder.is_climbing() { 0 } else { self.random.between(5, 9) };
+        self.phase = Phase::Cruise { epochs_left: epochs * self.ladder.patience() };
     }
 
-    fn on_epoch(&mut self, point: Point, app_limited: bool) {
-        let window = Span::between(&self.epochs[0], &point);
-        let recent = Span::between(self.epochs.back().expect("not empty"), &point);
-        let above = self.lumps.least_rtt().saturating_sub(self.floor);
-        self.least.push_back(above);
-        if self.least.len() > 4 {
-            self.least.pop_front();
+    /// Evidence begins anew.
+    fn restart(&mut self, point: Point) {
+        self.history.clear();
+        self.history.push_back(point);
+        self.epoch = Some(Epoch::new(point));
+    }
+
+    /// The law, once per epoch.
+    fn on_epoch(&mut self, epoch: &Epoch, is_limited: bool) {
+        let above = self.delay.on_epoch(epoch);
+        let last = epoch.last();
+        let window = Span::between(self.history.front().unwrap_or(&last), &last);
+        self.history.push_back(last);
+        if self.history.len() > EVIDENCE_EPOCHS {
+            self.history.pop_front();
         }
-        self.foreign = self.foreign.min(self.least.iter().max().copied().unwrap_or_default());
-        self.queue = above.saturating_sub(self.foreign + self.lumps.largest());
-        self.lumps = Lumps::new(point);
-        self.epochs.push_back(point);
-        if self.epochs.len() > EVIDENCE_EPOCHS {
-            self.epochs.pop_front();
+        self.epoch = Some(Epoch::new(last));
+        let target = self.target();
+        self.watch_slowdown(&epoch.span(), window.arrival(), above, target);
+        if matches!(self.phase, Phase::Compete(_)) {
+            return;
         }
-        let arrival = window.arrival();
-        let target = self.target_queue();
-        self.check_foreign(&recent, above, target);
-        let u = self.answer_milli(target);
-        let epoch = self.epoch();
-        let cap = self.arrivals.iter().copied().max().unwrap_or(self.rate);
-        let next = (arrival * Gain::ratio((1000 + u) as u32, 1000)).max(cap * Gain::percent(70));
-        if self.queue > target {
+        let best = self.arrivals.iter().copied().max().unwrap_or(self.rate);
+        let next = (window.arrival() * thousandths(1000 + self.answer(target))).max(best * LEAST_OF_BEST);
+        if self.delay.queue > target {
             self.set_rate(next.min(self.rate));
-        } else if !app_limited && next > self.rate {
-            self.set_rate(next);
+        } else if !is_limited && window.is_whole() {
+            self.set_rate(next.max(self.rate));
         }
-        self.advance(point, epoch, target, app_limited);
-    }
-
-    fn answer_milli(&self, target: Duration) -> i64 {
-        let epoch = self.epoch().as_nanos() as i64;
-        let off = target.as_nanos() as i64 - self.queue.as_nanos() as i64;
-        (off * 1000 / (2 * epoch)).clamp(-250, 100)
+        if window.arrival() < window.pace() * Gain::percent(65) {
+            // More is lost than chance explains.
+            self.set_rate(window.arrival().min(self.rate));
+        }
+        self.advance(&window, &epoch.span(), target, is_limited);
     }
 
     /// A queue that does not drain when we slow down is not ours.
-    fn check_foreign(&mut self, recent: &Span, above: Duration, target: Duration) {
-        if recent.pace() > recent.arrival() * Gain::percent(125) {
+    fn watch_slowdown(&mut self, span: &Span, capacity: Rate, above: Duration, target: Duration) {
+        if span.pace() > span.arrival() * Gain::percent(125) {
             self.arrivals.clear();
         }
-        self.arrivals.push_back(recent.arrival());
-        if self.arrivals.len() > 8 {
+        self.arrivals.push_back(span.arrival());
+        if self.arrivals.len() > 2 * EVIDENCE_EPOCHS {
             self.arrivals.pop_front();
         }
-        if self.queue <= target {
+        if self.delay.queue <= target {
             self.slowdown = None;
             return;
         }
-        let capacity = self.arrivals.iter().copied().max().unwrap_or(self.rate);
-        let Some(slow) = &mut self.slowdown else {
-            self.slowdown = Some(Slowdown { from: above, expected: Duration::ZERO, epochs: 0, rate: self.rate });
+        let Some(slowdown) = &mut self.slowdown else {
+            self.slowdown = Some(Slowdown::new(self.now, above, self.rate));
             return;
         };
-        slow.expected += recent.send_time.saturating_sub(recent.sent / capacity);
-        let fallen = slow.from.saturating_sub(above);
-        slow.epochs += 1;
-        if slow.expected > self.queue.max(target) && slow.epochs >= TEST_EPOCHS {
-            if std::env::var("DBG").is_ok() { eprintln!("{:p} test rate {:.2} arrival {:.2} cap {:.2} above {above:?} queue {:?} foreign {:?} expected {:?} fallen {fallen:?}", &self.datagram, self.rate.as_mbps_f64(), recent.arrival().as_mbps_f64(), capacity.as_mbps_f64(), self.queue, self.foreign, slow.expected); }
-            if fallen < slow.expected / 4 {
-                self.foreign += self.queue;
-                self.queue = Duration::ZERO;
-                let rate = slow.rate;
-                self.set_rate(rate);
-            }
+        let is_known = self.rivals_seen.is_some_and(|seen| self.now < seen + RIVALS_REMEMBERED);
+        let queue = self.delay.queue;
+        let answer = slowdown.on_epoch(self.now, span, capacity, above, (queue, target), is_known);
+        let before = slowdown.rate;
+        if answer != Answer::Open {
             self.slowdown = None;
+        }
+        if answer == Answer::NotOurs {
+            self.set_rate(before);
+            self.blame_others();
         }
     }
 
-    fn advance(&mut self, point: Point, epoch: Duration, target: Duration, app_limited: bool) {
-        match self.phase {
-            Phase::Start { .. } => {}
-            Phase::Cruise { epochs_left: 0 } => {
-                if self.queue < target / 2 && !app_limited && self.rate < self.anchor {
-                    let gain_milli = match (self.failures, self.successes) {
-                        (2.., _) => 1100,
-                        (_, 0 | 1) => 1250,
-                        (_, 2) => 1500,
-                        _ => 2000,
-                    };
-                    self.phase = Phase::Probe { since: point.acked_at, gain_milli, queue: self.queue };
-                }
+    /// The queue is not ours. Where packets come in lumps it is the path's own delay; where they come
+    /// evenly it is a queue that others fill.
+    fn blame_others(&mut self) {
+        match self.delay.rtt {
+            Some(rtt) if self.delay.queue > self.delay.lump * 8 => {
+                let window = self.rate * rtt.smoothed;
+                let compete = Compete::new(self.now, self.datagram, window, &mut self.random);
+                self.delay.foreign = Duration::ZERO;
+                self.phase = Phase::Compete(Box::new(compete));
             }
-            Phase::Cruise { epochs_left } => self.phase = Phase::Cruise { epochs_left: epochs_left - 1 },
-            Phase::Probe { since, gain_milli, queue } => {
-                self.phase =
-                    Phase::Judge { since, until: point.acked_at, gain_milli, first: None, queue };
-            }
-            Phase::Judge { .. } => {}
-            Phase::Trim { until, .. } => {
-                if point.acked_at >= until {
-                    self.cruise(false);
-                }
+            _ => {
+                self.delay.foreign += self.delay.queue;
+                self.delay.queue = Duration::ZERO;
             }
         }
-        let _ = epoch;
+    }
+
+    /// The next phase, at an epoch's end.
+    fn advance(&mut self, window: &Span, span: &Span, target: Duration, is_limited: bool) {
+        let now = self.now;
+        match &mut self.phase {
+            Phase::Cruise { epochs_left: 0 } => {
+                let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
+                if has_room && !is_limited && !self.guard.is_elastic(now) {
+                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(self.delay.queue < target / 8), *window));
+                }
+            }
+            Phase::Cruise { epochs_left } => *epochs_left -= 1,
+            Phase::Probe(probe) => probe.end(now),
+            Phase::Below { until, .. } if *until <= now => self.cruise(),
+            _ => {}
+        }
+        if let Phase::Cruise { .. } = self.phase {
+            let length = self.epoch_length();
+            let spell = self.guard.on_epoch(now, span.sent, length, self.datagram, &mut self.random);
+            if let Some(spell) = spell {
+                self.phase = Phase::Below { until: now + spell, gain: 800 };
+            }
+        }
     }
 
     fn on_probe_ack(&mut self, point: Point) {
-        let Phase::Judge { since, until, gain_milli, first, queue } = self.phase else { return };
-        if point.sent_at < since {
-            return;
-        }
-        let Some(first) = first else {
-            self.phase = Phase::Judge { since, until, gain_milli, first: Some(point), queue };
-            return;
-        };
-        if point.sent_at < until {
-            return;
-        }
-        let span = Span::between(&first, &point);
-        let rise = span.ack_time.saturating_sub(span.send_time);
-        let expected = span.send_time * (gain_milli - 1000) / 1000;
-        let is_success = rise < expected * 3 / 10 && span.delivered >= span.sent * Gain::percent(85);
+        let Phase::Probe(probe) = &mut self.phase else { return };
+        let Some(is_success) = probe.on_ack(point) else { return };
+        let gain = probe.gain;
         if is_success {
-            self.successes += 1;
-            self.failures = 0;
-            self.set_rate(self.rate * Gain::ratio(gain_milli, 1000));
-            self.cruise(true);
+            self.ladder.on_success();
+            self.set_rate(self.rate * thousandths(gain));
+            self.cruise();
         } else {
-            self.successes = 0;
-            self.failures += 1;
-            self.phase = Phase::Trim { until: point.acked_at + self.epoch(), gain_milli: 2000 - gain_milli.min(1250) };
+            self.ladder.on_failure();
+            let until = self.now + self.epoch_length();
+            self.phase = Phase::Below { until, gain: (2000 - gain).max(750) };
         }
         self.restart(point);
     }
 
-    fn restart(&mut self, point: Point) {
-        self.epochs.clear();
-        self.epochs.push_back(point);
-        self.lumps = Lumps::new(point);
+    /// Capacity fell: the queue rises though an epoch is far from over.
+    fn on_drop(&mut self, ack: &Ack, point: Point) {
+        let Some(epoch) = &self.epoch else { return };
+        let span = epoch.span();
+        let queue = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump());
+        let is_high = queue > (self.target() * 4).max(self.delay.floor / 5);
+        let is_long = span.ack_time * 4 >= self.epoch_length();
+        if !is_high || !is_long || !epoch.is_conclusive() || span.arrival() * DROP >= span.pace() {
+            return;
+        }
+        let capacity = span.arrival();
+        let excess = ack.in_flight - capacity * self.delay.floor;
+        self.set_rate(capacity);
+        self.arrivals.clear();
+        self.slowdown = None;
+        self.drain(excess / capacity, 125);
+        self.restart(point);
     }
 
-    fn gain(&self) -> Gain {
+    /// Looks for the floor when it has not been seen for long.
+    fn look_for_floor(&mut self, point: Point) {
+        let above = point.rtt().saturating_sub(self.delay.floor);
+        if above <= self.target() / 4 {
+            self.floor_seen = self.now;
+        }
         match self.phase {
-            Phase::Probe { gain_milli, .. } | Phase::Trim { gain_milli, .. } => Gain::ratio(gain_milli, 1000),
+            Phase::Cruise { .. } if self.slowdown.is_none() => {
+                let is_young = self.now < self.born + FLOOR_INTERVAL * 6;
+                let interval = if is_young { FLOOR_INTERVAL } else { FLOOR_INTERVAL * 5 };
+                if self.floor_seen + interval < self.now {
+                    self.drain(self.epoch_length() + LEAST_DRAIN, 500);
+                }
+            }
+            // What was sent before it may still stand in the queue.
+            Phase::Drain { until, gain } => {
+                let is_empty = gain < 500 && above <= self.target() && point.sent_at > self.floor_seen;
+                if until <= self.now || is_empty {
+                    self.blank_until = Some(self.now);
+                    self.cruise();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets the queue empty. A drain is evidence of nothing but the floor.
+    fn drain(&mut self, length: Duration, gain: i64) {
+        let until = self.now + length;
+        self.phase = Phase::Drain { until, gain };
+        self.blank_until = Some(until);
+        self.floor_seen = self.now;
+    }
+
+    fn on_compete_ack(&mut self, ack: &Ack, point: Point) {
+        let target = self.target();
+        let Phase::Compete(compete) = &mut self.phase else { return };
+        let is_over = compete.on_ack(ack, point, target, &mut self.random);
+        let rate = compete.window(self.now) / ack.rtt.smoothed;
+        self.set_rate(rate);
+        if is_over {
+            self.rivals_seen = Some(self.now);
+            self.floor_seen = self.now;
+            self.arrivals.clear();
+            self.cruise();
+            self.restart(point);
+        }
+    }
+
+    /// The arrival rate since the oldest epoch on record, if that proves anything.
+    fn proven_arrival(&self) -> Option<Rate> {
+        let epoch = self.epoch.as_ref()?;
+        let first = self.history.front()?;
+        let is_proven = self.history.len() > 1 || epoch.is_conclusive();
+        is_proven.then(|| Span::between(first, &epoch.last()).arrival())
+    }
+
+    /// A queue overflowed or marked: below what is delivered, once per round trip.
+    fn on_congestion(&mut self, verdict: &Verdict) {
+        if let Phase::Start(_) = self.phase {
+            return;
+        }
+        if self.answered.is_some_and(|answered| verdict.newest <= answered) {
+            return;
+        }
+        self.answered = Some(verdict.now);
+        let delivered = self.proven_arrival().unwrap_or(self.rate);
+        self.set_rate(delivered.min(self.rate) * CONGESTION_GAIN);
+        if let Some(epoch) = &self.epoch {
+            let last = epoch.last();
+            self.restart(last);
+        }
+        self.ladder.on_failure();
+        self.cruise();
+    }
+
+    fn gain(&self, now: Instant) -> Gain {
+        match &self.phase {
+            Phase::Probe(probe) if probe.is_sending() => thousandths(probe.gain),
+            Phase::Below { gain, .. } | Phase::Drain { gain, .. } => thousandths(*gain),
+            Phase::Compete(compete) => compete.gain(now),
             _ => Gain::ONE,
         }
     }
 
+    /// In-flight bound: what the rate has in flight during all but the rarest round trips.
     fn window(&self) -> Bytes {
-        let Some(rtt) = self.rtt else { return BLIND };
-        if let Phase::Start { .. } = self.phase {
-            let grown = if self.lumps.points.len() > 1 { self.delivered.times(3) } else { Bytes::ZERO };
-            return BLIND + grown;
+        match (&self.phase, self.delay.rtt) {
+            (Phase::Start(start), _) => start.window(self.delivered),
+            (Phase::Compete(compete), _) => compete.window(self.now),
+            (_, Some(rtt)) => {
+                let longest = rtt.smoothed + rtt.deviation * 4 + ACK_LAG;
+                self.rate * longest + self.datagram.times(WINDOW_SLACK)
+            }
+            (_, None) => constants::BLIND,
         }
-        let rate = self.rate.min(self.anchor);
-        let slack = self.datagram.times(24);
-        rate * (rtt.smoothed + rtt.deviation * 4 + Duration::from_millis(1)) + slack
+    }
+
+    fn on_evidence(&mut self, ack: &Ack, point: Point) {
+        let Some(epoch) = &mut self.epoch else { return };
+        let silence = (self.delay.floor + self.delay.queue) * 2;
+        let silence = silence.max(ack.rtt.smoothed + ack.rtt.deviation * 4).max(LEAST_SILENCE);
+        if epoch.last().acked_at + silence < point.acked_at {
+            // Silence is not evidence.
+            return self.restart(point);
+        }
+        epoch.add(point);
+        let is_long = point.acked_at >= epoch.first().acked_at + self.epoch_length();
+        self.on_probe_ack(point);
+        match &self.epoch {
+            Some(epoch) if is_long && epoch.is_conclusive() => {
+                let epoch = epoch.clone();
+                self.on_epoch(&epoch, ack.newest.app_limited);
+            }
+            _ => self.on_drop(ack, point),
+        }
+    }
+
+    fn judge_loss(&mut self, point: Point, rtt: &Rtt) {
+        let resolved = point.sent_at.checked_sub(rtt.smoothed / 2).unwrap_or(point.sent_at);
+        let rate = self.rate * thousandths(800);
+        if self.guard.judge(self.now, resolved, |spell| rate * spell) {
+            let Some(first) = self.history.front() else { return };
+            let span = Span::between(first, &point);
+            let delivered = span.delivered / span.ack_time;
+            self.set_rate(delivered.min(self.rate * thousandths(850)));
+        }
     }
 }
 
 impl RateLaw for WarpRate {
     fn on_sent(&mut self, sent: &Sent) {
-        if let Phase::Start { .. } = self.phase {
-            self.train.on_sent(sent, self.datagram, self.rate);
+        match &mut self.phase {
+            Phase::Start(start) => start.on_sent(sent, self.datagram, self.rate),
+            Phase::Compete(compete) => compete.on_sent(sent),
+            _ => {}
         }
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        let point = Point::of(ack, self.scattered);
+        let point = Point::of(ack, self.late, self.scattered);
+        self.now = ack.now;
         self.delivered = ack.delivered;
-        self.rtt = Some(ack.rtt);
-        self.floor = ack.delay.floor;
-        self.noise = ack.delay.noise;
-        if let Phase::Start { .. } = self.phase {
-            self.last = Some(point);
-            return self.on_start_ack(point);
-        }
-        if self.last.is_some_and(|last| last.sent_at >= point.sent_at) {
+        self.delay.rtt = Some(ack.rtt);
+        self.delay.floor = ack.delay.floor;
+        if let Phase::Start(start) = &mut self.phase {
+            let read = start.on_ack(point, ack, self.anchor);
+            self.rate = start.rate(self.anchor);
+            if let Some(rate) = read {
+                self.set_rate(rate);
+                self.cruise();
+                self.restart(point);
+            }
             return;
         }
-        let silence = (self.epoch() * 2).max(ack.rtt.smoothed + ack.rtt.deviation * 4).max(LEAST_SILENCE);
-        if self.last.is_some_and(|last| last.acked_at + silence < point.acked_at) {
-            self.restart(point);
+        if self.epoch.as_ref().is_some_and(|epoch| epoch.last().sent_at >= point.sent_at) {
+            return;
         }
-        self.last = Some(point);
-        self.on_probe_ack(point);
-        self.lumps.add(point);
-        let is_long = point.acked_at >= self.epochs.back().expect("not empty").acked_at + self.epoch();
-        if is_long && self.lumps.is_conclusive() {
-            self.on_epoch(point, ack.newest.app_limited);
+        if let Phase::Compete(_) = self.phase {
+            return self.on_compete_ack(ack, point);
         }
+        self.look_for_floor(point);
+        self.judge_loss(point, &ack.rtt);
+        if self.blank_until.is_some_and(|until| point.sent_at < until) {
+            return;
+        }
+        if self.blank_until.take().is_some() {
+            return self.restart(point);
+        }
+        self.on_evidence(ack, point);
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
-        match verdict.kind {
-            VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent => {}
-            VerdictKind::Scatter => {
-                self.scattered += verdict.bytes;
-                return;
+        let target = self.target();
+        match (&mut self.phase, verdict.kind) {
+            // Among others, each loss from a queue is one.
+            (
+                Phase::Compete(compete),
+                VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent,
+            ) => {
+                compete.on_congestion(verdict);
             }
-            VerdictKind::Burst => return,
+            (Phase::Compete(compete), _) if verdict.queue > target => compete.on_congestion(verdict),
+            (_, VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent) => {
+                self.on_congestion(verdict);
+            }
+            // Nor is there any chance in losses that follow our rate.
+            (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
+                self.on_congestion(verdict);
+            }
+            (_, VerdictKind::Scatter) => {
+                self.scattered += verdict.bytes;
+                self.guard.on_loss(verdict.newest, verdict.bytes);
+            }
+            (_, VerdictKind::Burst) => self.guard.on_loss(verdict.newest, verdict.bytes),
         }
-        if self.cut_at.is_some_and(|at| verdict.newest <= at) {
-            return;
-        }
-        self.cut_at = Some(verdict.now);
-        let rate = match (self.last, self.epochs.front()) {
-            (Some(last), Some(first)) if last.acked_at > first.acked_at => Span::between(first, &last).arrival(),
-            _ => self.rate,
-        };
-        if let Phase::Start { .. } = self.phase {
-            return;
-        }
-        self.set_rate(rate.min(self.rate) * Gain::percent(85));
-        if let Some(last) = self.last {
-            self.restart(last);
-        }
-        self.failures += 1;
-        self.successes = 0;
-        self.cruise(false);
+    }
+
+    fn on_undo(&mut self, undo: &Undo) {
+        self.late += undo.packet.bytes;
+        self.scattered -= undo.packet.bytes;
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {
         self.datagram = datagram;
     }
 
-    fn plan(&self, _now: Instant) -> Plan {
-        Plan::new((self.rate * self.gain()).min(self.anchor), self.window())
+    fn plan(&self, now: Instant) -> Plan {
+        // A buffer without room for a burst.
+        let quantum = if self.guard.is_elastic(now) { self.datagram.times(2) } else { Bytes::MAX };
+        let pace = match self.phase {
+            Phase::Compete(_) => self.rate * Gain::ratio(5, 4),
+            _ => self.rate,
+        };
+        Plan { quantum, ..Plan::new((pace * self.gain(now)).min(self.anchor), self.window()) }
     }
 
     fn state(&self) -> &'static str {
-        match self.phase {
-            Phase::Start { .. } => "start",
+        match &self.phase {
+            Phase::Start(_) => "start",
             Phase::Cruise { .. } => "cruise",
-            Phase::Probe { .. } => "probe",
-            Phase::Judge { .. } => "judge",
-            Phase::Trim { .. } => "trim",
+            Phase::Probe(probe) if probe.is_sending() => "probe",
+            Phase::Probe(_) => "judge",
+            Phase::Below { .. } => "below",
+            Phase::Drain { .. } => "drain",
+            Phase::Compete(_) => "compete",
         }
     }
 }
 
-const TEST_EPOCHS: u32 = 4;
-const BLIND: Bytes = Bytes::new(106_000);
-const LEAST_TRAIN: Bytes = Bytes::new(30_000);
-const FIRST_READING: Duration = Duration::from_millis(4);
-const TARGET_QUEUE: Duration = Duration::from_millis(4);
-const TARGET_AT: Rate = Rate::mbps(25);
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+}
+
 const LEAST_TARGET: Duration = Duration::from_micros(250);
 const MOST_TARGET: Duration = Duration::from_millis(15);
-const SHORTEST_EPOCH: Duration = Duration::from_millis(2);
-const EVIDENCE_EPOCHS: usize = 4;
-const LEAST_SILENCE: Duration = Duration::from_millis(30);
+/// However often it slows down, it stays so close to the best of the last epochs.
+const LEAST_OF_BEST: Gain = Gain::percent(70);
+/// An arrival below 4/5 of the pace is a drop of capacity.
+const DROP: Gain = Gain::ratio(5, 4);
+const LEAST_DRAIN: Duration = Duration::from_millis(10);
+/// At least a datagram per 100 ms.
 const LONGEST_GAP: Duration = Duration::from_millis(100);
+/// What an ACK of ten packets may lag.
+const ACK_LAG: Duration = Duration::from_millis(1);
+const WINDOW_SLACK: u64 = 24;

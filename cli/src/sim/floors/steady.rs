@@ -44,6 +44,7 @@ impl Steady {
             rtt: Duration::from_millis(sender.rtt_ms),
             start: Duration::from_secs(sender.start_s),
             ack_every: None,
+            ack_jitter: Duration::ZERO,
         });
         Dumbbell {
             name: self.name.to_owned(),

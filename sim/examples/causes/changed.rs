@@ -1,0 +1,174 @@
+//! A law of ours that differs in one respect or several.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use warprate::cc::{LawFactory, PathStart, RateLaw};
+use warprate::signal::{Ack, DeliverySample, Loss, Plan, Sent, Undo, Verdict};
+use warprate::units::Bytes;
+use warpsim::laws::Made;
+
+/// What is taken away.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Removed {
+    /// A start that doubles. In its place picoquic's: where the round trip exceeds 100 ms, the window is as
+    /// many times larger as the round trip is longer, and grows by as many times what is acknowledged.
+    pub short_start: bool,
+    /// Losses. picoquic answers them above a smoothed rate that one packet in 64 does not reach.
+    pub losses: bool,
+    /// The window of two packets after silence (RFC 9002 §7.6), or of one (RFC 6298).
+    pub collapse: bool,
+    /// BBR's PROBE_RTT, where the window is halved every 5 s.
+    pub probe_rtt: bool,
+    /// An acknowledgement for every second packet. In its place one for ten.
+    pub dense_acks: bool,
+    /// The lone sample at the start of a round, by which the draft (section 5.3.1.2) sees whether bandwidth
+    /// grows. In its place the largest of the round before, as Linux' BBRv3 looks at each.
+    pub lone_samples: bool,
+    /// Round trips shorter than the mean: BBR's model has the least one of 10 s, which jitter makes a
+    /// fraction of what packets take.
+    pub short_rtts: bool,
+}
+
+/// The law without what is `removed`.
+pub fn without(removed: Removed, law: Made) -> Made {
+    match law {
+        Made::Own { factory: inner, .. } => {
+            Made::Own { factory: Arc::new(Factory { inner, removed }), sparse_acks: removed.dense_acks }
+        }
+        foreign => foreign,
+    }
+}
+
+struct Factory {
+    inner: Arc<dyn LawFactory>,
+    removed: Removed,
+}
+
+impl LawFactory for Factory {
+    fn build(&self, start: PathStart) -> Box<dyn RateLaw> {
+        let inner = self.inner.build(start);
+        let initial = inner.plan(start.now).window;
+        Box::new(Changed {
+            inner,
+            removed: self.removed,
+            initial,
+            start: None,
+            has_started: false,
+            peak: None,
+            kept: None,
+        })
+    }
+}
+
+/// One of our laws without what has been taken away.
+#[derive(Clone)]
+struct Changed {
+    inner: Box<dyn RateLaw>,
+    removed: Removed,
+    initial: Bytes,
+    /// The window of the long start, and the round trip that it is paced by.
+    start: Option<(Bytes, Duration)>,
+    /// Whether the law has found the path's capacity.
+    has_started: bool,
+    /// The largest delivery sample of this round.
+    peak: Option<DeliverySample>,
+    /// The plan before PROBE_RTT.
+    kept: Option<Plan>,
+}
+
+impl Changed {
+    /// Whether the law still looks for the path's capacity.
+    fn is_starting(&self) -> bool {
+        matches!(self.inner.state(), "startup" | "slow start")
+    }
+
+    fn lengthen(&mut self, ack: &Ack) {
+        let times = ack.rtt.min.as_secs_f64() / STANDARD_RTT.as_secs_f64();
+        self.has_started |= !self.is_starting();
+        if !self.removed.short_start || times <= 1.0 || self.has_started {
+            self.start = None;
+            return;
+        }
+        let window = self.start.map_or(scaled(self.initial, times), |(window, _)| window);
+        self.start = Some((window + scaled(ack.bytes, times), ack.rtt.smoothed));
+    }
+}
+
+impl RateLaw for Changed {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.inner.on_sent(sent);
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        let mut seen = *ack;
+        if let Some(sample) = ack.sample.filter(|_| self.removed.lone_samples) {
+            let peak = self.peak.filter(|peak| peak.rate > sample.rate).unwrap_or(sample);
+            self.peak = Some(if ack.round_start { sample } else { peak });
+            seen.sample = Some(if ack.round_start { peak } else { sample });
+        }
+        if self.removed.short_rtts {
+            let latest = ack.now.saturating_duration_since(ack.newest.sent);
+            seen.newest.sent = ack.now - latest.max(ack.rtt.smoothed);
+        }
+        self.inner.on_ack(&seen);
+        self.lengthen(ack);
+        self.kept =
+            if self.inner.state() == "probe_rtt" { self.kept } else { Some(self.inner.plan(ack.now)) };
+    }
+
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        let mut seen = *loss;
+        seen.persistent &= !self.removed.collapse;
+        if !self.removed.losses {
+            self.inner.on_loss(&seen);
+        }
+    }
+
+    fn on_verdict(&mut self, verdict: &Verdict) {
+        self.inner.on_verdict(verdict);
+    }
+
+    fn on_undo(&mut self, undo: &Undo) {
+        self.inner.on_undo(undo);
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        self.inner.on_deadline(now);
+    }
+
+    fn on_mtu(&mut self, datagram: Bytes) {
+        self.inner.on_mtu(datagram);
+    }
+
+    fn plan(&self, now: Instant) -> Plan {
+        let plan = self.inner.plan(now);
+        if let Some((window, rtt)) = self.start {
+            let rate = (window + window) / rtt;
+            return Plan { rate: plan.rate.max(rate), window: plan.window.max(window), ..plan };
+        }
+        match self.kept.filter(|_| self.removed.probe_rtt && self.inner.state() == "probe_rtt") {
+            Some(kept) => Plan { until: plan.until, ..kept },
+            None => plan,
+        }
+    }
+
+    fn state(&self) -> &'static str {
+        self.inner.state()
+    }
+}
+
+impl fmt::Debug for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+fn scaled(bytes: Bytes, times: f64) -> Bytes {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and saturates")]
+    Bytes::new((bytes.get() as f64 * times) as u64)
+}
+
+/// The round trip up to which picoquic starts as everyone does.
+const STANDARD_RTT: Duration = Duration::from_millis(100);

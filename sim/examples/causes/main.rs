@@ -1,0 +1,132 @@
+//! Why figures of others are missed: each column takes one cause away.
+//!
+//! ```sh
+//! cargo run --release -p warpsim --example causes -- yardsticks   # picoquic's limits
+//! cargo run --release -p warpsim --example causes -- published    # kernel TCP's figures
+//! ```
+#![allow(missing_docs, reason = "a program, not an interface")]
+
+mod changed;
+
+use changed::{Removed, without};
+use warpsim::published::{WRITTEN, cells};
+use warpsim::scenario::{self, Options};
+use warpsim::topology::{HostKind, LawSpec, Topology, Yardstick};
+use warpsim::yardstick::{measure, measure_law};
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("yardsticks") => yardsticks(),
+        Some("published") => published(),
+        _ => eprintln!("expected `yardsticks` or `published`"),
+    }
+}
+
+/// What picoquic does and RFC 9002, RFC 9438 and draft-ietf-ccwg-bbr-06 do not.
+fn yardsticks() {
+    let nothing = Removed::default();
+    let causes = [
+        ("as it is", nothing),
+        ("sparse ACKs", Removed { dense_acks: true, ..nothing }),
+        ("long start", Removed { short_start: true, ..nothing }),
+        ("deaf", Removed { losses: true, ..nothing }),
+        ("no collapse", Removed { collapse: true, ..nothing }),
+        ("no PROBE_RTT", Removed { probe_rtt: true, ..nothing }),
+        (
+            "all",
+            Removed {
+                dense_acks: true,
+                short_start: true,
+                losses: true,
+                collapse: true,
+                probe_rtt: true,
+                ..nothing
+            },
+        ),
+    ];
+    heading("limits missed, in seconds", "limit", &causes);
+    for (name, text) in WRITTEN {
+        let topology = Topology::read(name, text).expect("presets are topologies");
+        for yardstick in &topology.yardsticks {
+            let reading = measure(&topology, yardstick, SEED).expect("presets run");
+            if !reading.is_met() {
+                let ours = causes.map(|(_, removed)| seconds(&topology, yardstick, removed));
+                row(name, yardstick.law.name(), &reading.limit.to_string(), &ours);
+            }
+        }
+    }
+}
+
+fn seconds(topology: &Topology, yardstick: &Yardstick, removed: Removed) -> f64 {
+    let law = without(removed, scenario::law(topology, 0, &yardstick.law, SEED));
+    measure_law(topology, yardstick, SEED, law).expect("presets run").ours
+}
+
+/// What may differ between our laws on the host `tcp` and the authors' kernels.
+fn published() {
+    let nothing = Removed::default();
+    let causes = [
+        ("as it is", nothing),
+        ("all samples", Removed { lone_samples: true, ..nothing }),
+        ("mean RTT", Removed { short_rtts: true, ..nothing }),
+        ("both", Removed { lone_samples: true, short_rtts: true, ..nothing }),
+        ("deaf", Removed { losses: true, ..nothing }),
+        ("no collapse", Removed { collapse: true, ..nothing }),
+    ];
+    heading("Mbit/s, median of 5 seeds, host tcp", "published", &causes);
+    for (law, cell) in CELLS.iter().flat_map(|(law, cells)| cells.iter().map(move |cell| (*law, *cell))) {
+        let spec = LawSpec::named(law).expect("a law");
+        let cell = cells().into_iter().find(|known| known.id == cell).expect("a cell");
+        let figure = cell.published(&spec).map_or("-".to_owned(), |figure| figure.text);
+        let mut topology = cell.topology();
+        topology.flows[0].host = HostKind::Tcp;
+        row(&cell.id, law, &figure, &causes.map(|(_, removed)| goodput(&topology, &spec, removed)));
+    }
+}
+
+fn goodput(topology: &Topology, spec: &LawSpec, removed: Removed) -> f64 {
+    let run = |seed| {
+        let law = without(removed, scenario::law(topology, 0, spec, seed));
+        let options = Options { seed, ..Options::default() };
+        let report = scenario::run_law(topology, &options, spec.name(), &law).expect("cells run");
+        report.flows[0].goodput_bps as f64 / 1e6
+    };
+    let mut runs: Vec<f64> = (1..=5).map(run).collect();
+    runs.sort_by(f64::total_cmp);
+    runs[2]
+}
+
+fn heading(what: &str, theirs: &str, causes: &[(&str, Removed)]) {
+    let names: Vec<_> = causes.iter().map(|(name, _)| format!(" {name:>12}")).collect();
+    println!("{what:37} {:6} {theirs:>9}{}", "law", names.concat());
+}
+
+fn row(name: &str, law: &str, theirs: &str, ours: &[f64]) {
+    let ours: Vec<_> = ours.iter().map(|ours| format!(" {ours:12.2}")).collect();
+    println!("{name:37} {law:6} {theirs:>9}{}", ours.concat());
+}
+
+/// Cells outside a fifth of the published figure.
+const CELLS: &[(&str, &[&str])] = &[
+    (
+        "cubic",
+        &["jitter-1ms-fifo", "jitter-200ms-fifo", "loss-data-10pct", "loss-both-5pct", "loss-ack-5pct"],
+    ),
+    (
+        "bbr3",
+        &[
+            "loss-ack-5pct",
+            "loss-both-5pct",
+            "jitter-1ms-fifo",
+            "jitter-5ms-fifo",
+            "jitter-200ms-fifo",
+            "rtt-2ms-loss-0.5pct-jitter-1ms",
+            "rtt-200ms-loss-0.5pct-jitter-1ms",
+            "jitter-data-10ms-loss-1pct-30ms-fifo",
+            "jitter-ack-10ms-loss-1pct-30ms-fifo",
+            "jitter-both-10ms-loss-1pct-30ms-fifo",
+        ],
+    ),
+];
+
+const SEED: u64 = 1;

@@ -1,0 +1,101 @@
+//! Whether loss follows our rate: the check on the credit that scatter gets.
+//!
+//! A buffer too small to show a queue drops what exceeds the bottleneck, and that looks like scatter.
+//! Random loss does not care how fast we send; such drops end when we slow down. So, while losses are
+//! credited, one slower spell every few seconds asks them.
+
+use std::time::{Duration, Instant};
+
+use super::constants::TESTED_LOSSES;
+use crate::cc::random::Random;
+use crate::units::Bytes;
+
+/// Losses of a spell, of a slower one, and the verdict.
+#[derive(Debug, Clone)]
+pub(super) struct Guard {
+    sent: Bytes,
+    lost: Bytes,
+    test: Option<Test>,
+    next_test: Instant,
+    elastic_until: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    since: Instant,
+    until: Instant,
+    lost: Bytes,
+}
+
+impl Guard {
+    pub fn new(now: Instant) -> Self {
+        let next_test = now + FIRST_TEST;
+        Self { sent: Bytes::ZERO, lost: Bytes::ZERO, test: None, next_test, elastic_until: None }
+    }
+
+    /// A loss that is to be credited; `newest` is its departure.
+    pub fn on_loss(&mut self, newest: Instant, bytes: Bytes) {
+        match &mut self.test {
+            Some(test) if test.since <= newest && newest < test.until => test.lost += bytes,
+            Some(_) => {}
+            None => self.lost += bytes,
+        }
+    }
+
+    /// An epoch of cruising has sent this much. How long a slower spell is due now, if any.
+    pub fn on_epoch(
+        &mut self,
+        now: Instant,
+        sent: Bytes,
+        epoch: Duration,
+        datagram: Bytes,
+        random: &mut Random,
+    ) -> Option<Duration> {
+        self.sent += sent;
+        if now < self.next_test || self.test.is_some() {
+            return None;
+        }
+        self.next_test = now + Duration::from_millis(random.between(4000, 8000).into());
+        let is_worth = self.lost.times(100) > self.sent && self.lost > datagram.times(TESTED_LOSSES);
+        if !is_worth {
+            (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
+            return None;
+        }
+        // As long as it took to lose so many.
+        let fraction_of_epoch =
+            datagram.times(TESTED_LOSSES * 5 / 4).get() * self.sent.get() / self.lost.get();
+        let epochs = fraction_of_epoch.div_ceil(sent.get().max(1)).clamp(1, 16);
+        let length = epoch * u32::try_from(epochs).unwrap_or(16);
+        self.test = Some(Test { since: now, until: now + length, lost: Bytes::ZERO });
+        Some(length)
+    }
+
+    /// Packets sent at this instant have met their fate, and `rate_sent` bytes left in the slower spell.
+    pub fn judge(
+        &mut self,
+        now: Instant,
+        resolved: Instant,
+        sent_per_spell: impl Fn(Duration) -> Bytes,
+    ) -> bool {
+        let Some(test) = self.test.filter(|test| test.until <= resolved) else { return false };
+        let sent = sent_per_spell(test.until - test.since);
+        // lost' / sent' < 0.6 * lost / sent
+        let slower = u128::from(test.lost.get()) * u128::from(self.sent.get()) * 10;
+        let usual = u128::from(self.lost.get()) * u128::from(sent.get()) * 6;
+        self.test = None;
+        (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
+        let is_elastic = slower < usual;
+        if is_elastic {
+            self.elastic_until = Some(now + ELASTIC_MEMORY);
+        }
+        is_elastic
+    }
+
+    /// Whether loss was found to follow our rate, not long ago.
+    pub fn is_elastic(&self, now: Instant) -> bool {
+        self.elastic_until.is_some_and(|until| now < until)
+    }
+}
+
+const FIRST_TEST: Duration = Duration::from_secs(1);
+const ELASTIC_MEMORY: Duration = Duration::from_secs(10);
