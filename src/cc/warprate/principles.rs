@@ -119,7 +119,7 @@ fn p2_jitter_of_acks_that_overtake_does_not_move_the_pace() {
 }
 
 #[test]
-#[ignore = "fails: 0.88 of the usual volume"]
+#[ignore = "fails: 0.86 of the usual volume, and 0.75 at 3 round trips"]
 fn p2_jitter_of_five_round_trips_of_acks_that_overtake_does_not_move_the_pace() {
     assert_jitter_is_ignored(20, false);
 }
@@ -130,7 +130,7 @@ fn p2_jitter_of_acks_in_order_does_not_move_the_pace() {
 }
 
 #[test]
-#[ignore = "fails: 0.84, 0.56 and 0.21 of the usual volume"]
+#[ignore = "fails: 0.63, 0.45 and 0.15 of the usual volume"]
 fn p2_jitter_of_one_to_five_round_trips_of_acks_in_order_does_not_move_the_pace() {
     for quarters in [4, 8, 20] {
         assert_jitter_is_ignored(quarters, true);
