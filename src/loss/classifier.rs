@@ -9,7 +9,7 @@
 //! clustered, not raised                      -> burst
 //! otherwise                                  -> scatter
 //! ```
-//! The scatter rate is the fraction lost while the queue is not raised (mean with weight 1/1024).
+//! The scatter rate is the fraction lost so (mean with weight 1/1024).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Classifier {
     /// Fates of the last packets, `true` for a loss.
     fates: VecDeque<bool>,
     losses: u32,
-    /// Losses per million packets while the queue is low.
+    /// Losses by chance per million packets.
     scatter_ppm: u32,
 }
 
@@ -33,6 +33,7 @@ impl Classifier {
         self.delay = ack.delay;
         for _ in 0..ack.packets {
             self.note(false);
+            self.learn(0);
         }
     }
 
@@ -48,6 +49,9 @@ impl Classifier {
             (false, false, true) => VerdictKind::Burst,
             (false, _, false) => VerdictKind::Scatter,
         };
+        if kind == VerdictKind::Scatter {
+            loss.packets.iter().for_each(|_| self.learn(1_000_000));
+        }
         Some(Verdict {
             now: loss.now,
             kind,
@@ -64,10 +68,11 @@ impl Classifier {
         if self.fates.len() > WINDOW {
             self.losses -= u32::from(self.fates.pop_front() == Some(true));
         }
-        if !self.is_raised() {
-            let sample = if is_lost { 1_000_000 } else { 0 };
-            self.scatter_ppm = (self.scatter_ppm * 1023 + sample) / 1024;
-        }
+    }
+
+    /// Takes in whether a packet was lost by chance, in millionths.
+    fn learn(&mut self, ppm: u32) {
+        self.scatter_ppm = (self.scatter_ppm * 1023 + ppm) / 1024;
     }
 
     fn is_raised(&self) -> bool {

@@ -254,7 +254,7 @@ impl WarpRate {
             Phase::Cruise { epochs_left: 0 } => {
                 let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(), *window));
+                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(self.delay.queue < target / 8), *window));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,
@@ -355,6 +355,14 @@ impl WarpRate {
         }
     }
 
+    /// The arrival rate since the oldest epoch on record, if that proves anything.
+    fn proven_arrival(&self) -> Option<Rate> {
+        let epoch = self.epoch.as_ref()?;
+        let first = self.history.front()?;
+        let is_proven = self.history.len() > 1 || epoch.is_conclusive();
+        is_proven.then(|| Span::between(first, &epoch.last()).arrival())
+    }
+
     /// A queue overflowed or marked: below what is delivered, once per round trip.
     fn on_congestion(&mut self, verdict: &Verdict) {
         if let Phase::Start(_) = self.phase {
@@ -364,12 +372,7 @@ impl WarpRate {
             return;
         }
         self.answered = Some(verdict.now);
-        let delivered = match (&self.epoch, self.history.front()) {
-            (Some(epoch), Some(first)) if epoch.last().acked_at > first.acked_at => {
-                Span::between(first, &epoch.last()).arrival()
-            }
-            _ => self.rate,
-        };
+        let delivered = self.proven_arrival().unwrap_or(self.rate);
         self.set_rate(delivered.min(self.rate) * CONGESTION_GAIN);
         if let Some(epoch) = &self.epoch {
             let last = epoch.last();

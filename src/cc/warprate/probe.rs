@@ -81,13 +81,14 @@ impl Ladder {
         self.successes = 0;
     }
 
-    /// Gain of the next probe in thousandths.
-    pub fn gain(&self) -> i64 {
-        match (self.failures, self.successes) {
-            (2.., _) => 1100,
-            (_, 0 | 1) => 1250,
-            (_, 2) => 1500,
-            _ => 2000,
+    /// Gain of the next probe in thousandths. Among others, who yield to a probe, success proves little:
+    /// large steps need an empty queue.
+    pub fn gain(&self, is_empty: bool) -> i64 {
+        match (self.failures, self.successes, is_empty) {
+            (2.., ..) => 1100,
+            (_, 2, true) => 1500,
+            (_, 3.., true) => 2000,
+            _ => 1250,
         }
     }
 
