@@ -139,6 +139,13 @@ impl Control {
         self.pacer.follow(now, &plan);
     }
 
+    /// The interface has another line rate. The pacer keeps to it at once; a law that was built under the
+    /// former one keeps what it made of it.
+    pub fn set_anchor(&mut self, now: Instant, anchor: Rate) {
+        self.pacer.set_anchor(anchor);
+        self.pacer.follow(now, &self.plan);
+    }
+
     /// When the law wants to be asked again though nothing happened.
     pub fn deadline(&self) -> Option<Instant> {
         self.plan.until

@@ -15,7 +15,8 @@ const ROWS: &[&[&str]] = &[
 ];
 
 /// Where the outer world may be named.
-const OUTER_WORLD: &[&str] = &["quinn_proto", "quinn_udp", "tokio", "rustls", "rustix"];
+const OUTER_WORLD: &[&str] =
+    &["quinn_proto", "quinn_udp", "tokio", "rustls", "rustix", "nix", "netlink_packet_route"];
 const OUTER_MODULES: &[&str] = &["conn", "stock", "h3"];
 
 /// The only files that see quinn-proto's congestion controllers.

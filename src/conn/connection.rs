@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::clock;
 use super::core::Core;
 use super::error::ConnectionError;
+use super::interface::Outlet;
 use super::shard::Shard;
 use super::stats::ConnectionStats;
 use super::streams::{RecvStream, SendStream};
@@ -247,6 +248,11 @@ impl State {
         if !std::mem::replace(&mut self.is_dirty, true) {
             self.shard.mark_dirty(self.handle);
         }
+    }
+
+    /// Tells the driver where the connection's datagrams leave from now on.
+    pub fn set_outlet(&self, outlet: Outlet) {
+        self.shard.set_outlet(self.handle, outlet);
     }
 
     /// The driver looks now.

@@ -61,6 +61,8 @@ pub struct Core {
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
+    /// Departure of the last batch's first datagram.
+    departure: Instant,
     /// The send window in force.
     send_window: Bytes,
     /// The datagram polled last; it stays here when it did not fit the batch.
@@ -118,6 +120,7 @@ impl Core {
             told_at: Some(now),
             last_sent: now,
             log: Vec::new(),
+            departure: now,
             send_window: Bytes::ZERO,
             datagram: Vec::new(),
             held: None,
@@ -137,6 +140,15 @@ impl Core {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.told_at = Some(now);
+    }
+
+    /// The interface that leads to the peer has another line rate, or another interface does so now.
+    pub fn set_anchor(&mut self, now: Instant, anchor: Rate) {
+        self.setup.anchor = anchor;
+        self.control.set_anchor(now, anchor);
+        if let Some((_, control)) = &mut self.previous {
+            control.set_anchor(now, anchor);
+        }
     }
 
     /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be
@@ -161,6 +173,9 @@ impl Core {
                     None => break,
                 },
             };
+            if batch.is_empty() {
+                self.departure = self.last_sent;
+            }
             if !batch.push(&transmit, &self.datagram) {
                 self.held = Some(transmit);
                 break;
@@ -174,14 +189,32 @@ impl Core {
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         self.absorb();
-        let ours = match self.limit {
+        [
+            self.inner.poll_timeout(),
+            self.next_release(),
+            self.ack_due(),
+            self.ping_due(),
+            self.control.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The departure on which the books have the first datagram of the last batch. A caller that plans
+    /// ahead must not send it sooner: the round trip would seem to be shorter than it is.
+    #[must_use]
+    pub fn departure(&self) -> Instant {
+        self.departure
+    }
+
+    /// When the pacer, which held the sender back at the last poll, lets the next burst go.
+    #[must_use]
+    pub fn next_release(&self) -> Option<Instant> {
+        match self.limit {
             Limit::Pacing(at) => Some(at),
             _ => None,
-        };
-        [self.inner.poll_timeout(), ours, self.ack_due(), self.ping_due(), self.control.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        }
     }
 
     /// Next event for the application.

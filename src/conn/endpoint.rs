@@ -19,30 +19,44 @@ use super::clock;
 use super::config::{ClientHandshake, Law, TransportConfig};
 use super::connection::{Connecting, Connection};
 use super::core::{self, Setup};
+use super::driver::Driver;
 use super::error::{ConnectError, ConnectionError};
-use super::shard::{Driver, EndpointState, Shard};
+use super::interface::{Outlet, Outlets, SendClock};
+use super::shard::{EndpointState, Shard};
 use super::socket::Socket;
+use super::txtime::ReleaseReports;
 use super::wait::until;
+use super::watcher;
 use crate::units::{Bytes as Size, Rate};
 
 /// What all connections of an endpoint share.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig {
-    anchor: Rate,
+    anchor: Option<Rate>,
+    send_clock: SendClock,
     socket_buffer: Size,
 }
 
 impl Default for EndpointConfig {
     fn default() -> Self {
-        Self { anchor: FALLBACK_ANCHOR, socket_buffer: SOCKET_BUFFER }
+        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: SOCKET_BUFFER }
     }
 }
 
 impl EndpointConfig {
-    /// Line rate of the interface (UDP payload): all connections together never send faster.
-    /// Default 10 Gbit/s; [`Endpoint::new`] refuses a rate of zero.
+    /// Line rate (UDP payload) of the interfaces: all connections that leave by one of them together never
+    /// send faster. Default: what the kernel knows of each, and 10 Gbit/s where it knows nothing, see
+    /// [`AnchorSource`](super::AnchorSource); it is looked up when a connection begins, and again when links
+    /// or routes change. [`Endpoint::new`] refuses a rate of zero.
     pub fn anchor(&mut self, anchor: Rate) -> &mut Self {
-        self.anchor = anchor;
+        self.anchor = Some(anchor);
+        self
+    }
+
+    /// Who holds datagrams until their departure, where the queue of the interface keeps release times;
+    /// the timer does elsewhere. Default: `fq`. [`Endpoint::new`] refuses `etf` without CAP_NET_ADMIN.
+    pub fn send_clock(&mut self, clock: SendClock) -> &mut Self {
+        self.send_clock = clock;
         self
     }
 
@@ -163,7 +177,7 @@ struct Handle {
 
 struct Settings {
     local_addr: SocketAddr,
-    anchor: Rate,
+    outlets: Arc<Outlets>,
     server: Option<ServerConfig>,
     client: Mutex<Option<ClientConfig>>,
 }
@@ -185,11 +199,11 @@ impl Endpoint {
 
     /// An endpoint on a socket that the caller brings.
     pub fn new(config: EndpointConfig, server: Option<ServerConfig>, socket: UdpSocket) -> io::Result<Self> {
-        if config.anchor.is_zero() {
+        if config.anchor.is_some_and(Rate::is_zero) {
             let message = "the anchor is `0 bit/s`: it must be a rate above zero";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let socket = Socket::new(socket, config.socket_buffer)?;
+        let socket = Socket::new(socket, config.socket_buffer, config.send_clock)?;
         let local_addr = socket.local_addr()?;
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?;
         let mut proto_config = quinn_proto::EndpointConfig::default();
@@ -203,9 +217,10 @@ impl Endpoint {
             None,
         );
         let shard = Shard::new(proto);
-        let driver = Driver::new(shard.clone(), socket, config.anchor)?;
-        let shared =
-            Arc::new(Settings { local_addr, anchor: config.anchor, server, client: Mutex::new(None) });
+        let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
+        let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
+        let driver = Driver::new(shard.clone(), socket, outlets.clone(), watcher.abort_handle())?;
+        let shared = Arc::new(Settings { local_addr, outlets, server, client: Mutex::new(None) });
         // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
         let endpoint = Self(Handle { shard, shared });
@@ -232,14 +247,15 @@ impl Endpoint {
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
         let remote = self.0.shared.reachable(remote)?;
-        let setup = self.0.shared.setup(&config.law, &config.transport);
+        let outlet = self.0.shared.outlets.towards(remote);
+        let setup = setup(&config.law, &config.transport, &outlet);
         let mut endpoint = self.0.shard.endpoint();
         if endpoint.is_closed || endpoint.is_dead {
             return Err(ConnectError::EndpointStopping);
         }
         let (handle, core) =
             core::connect(&mut endpoint.proto, clock::now(), &config.handshake, &setup, remote, server_name)?;
-        Ok(Connecting::new(endpoint.insert(&self.0.shard, handle, core)))
+        Ok(Connecting::new(endpoint.insert(&self.0.shard, handle, core, outlet)))
     }
 
     /// Waits for a client to begin a connection; `None` once the endpoint is closed.
@@ -283,6 +299,12 @@ impl Endpoint {
         self.0.shard.endpoint().open_connections()
     }
 
+    /// What the kernel reported of the release times that it was told, since the endpoint began. Only
+    /// [`SendClock::Etf`] reports anything.
+    pub fn release_reports(&self) -> ReleaseReports {
+        self.0.shard.reports()
+    }
+
     async fn wait<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> T {
         let shard = &self.0.shard;
         until(&shard.events, || ready(&mut shard.endpoint())).await
@@ -309,10 +331,6 @@ impl Drop for Handle {
 }
 
 impl Settings {
-    fn setup(&self, law: &Law, transport: &TransportConfig) -> Setup {
-        Setup { law: law.clone(), anchor: self.anchor, transport: transport.clone() }
-    }
-
     /// `remote` as this socket can reach it: a dual-stack socket takes IPv4 as mapped addresses.
     fn reachable(&self, remote: SocketAddr) -> Result<SocketAddr, ConnectError> {
         match (self.local_addr, remote.ip()) {
@@ -337,7 +355,8 @@ impl Incoming {
         let incoming = self.inner.take().expect("taken only here and when dropped");
         let Handle { shard, shared } = &self.endpoint.0;
         let config = shared.server.as_ref().expect("only servers get connections");
-        let setup = shared.setup(&config.law, &config.transport);
+        let outlet = shared.outlets.towards(incoming.remote_address());
+        let setup = setup(&config.law, &config.transport, &outlet);
         let mut response = Vec::new();
         let mut endpoint = shard.endpoint();
         if endpoint.is_closed || endpoint.is_dead {
@@ -354,7 +373,7 @@ impl Incoming {
             &mut response,
         );
         match accepted {
-            Ok((handle, core)) => Ok(Connecting::new(endpoint.insert(shard, handle, core))),
+            Ok((handle, core)) => Ok(Connecting::new(endpoint.insert(shard, handle, core, outlet))),
             Err(error) => {
                 if let Some(transmit) = error.response {
                     endpoint.respond(transmit, response);
@@ -390,13 +409,14 @@ impl Drop for Incoming {
     }
 }
 
+fn setup(law: &Law, transport: &TransportConfig, outlet: &Outlet) -> Setup {
+    Setup { law: law.clone(), anchor: outlet.anchor, transport: transport.clone() }
+}
+
 fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(addr)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}")))
 }
-
-/// Where the system does not know its line rate: 10 Gbit/s, the usual speed of virtual interfaces.
-const FALLBACK_ANCHOR: Rate = Rate::gbps(10);
 
 /// Enough for a busy host, and granted by Linux where `net.core.rmem_max` allows it.
 const SOCKET_BUFFER: Size = Size::mib(2);

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! endpoint, connection, streams   what applications hold
-//! shard                           the driver: one socket, one task
+//! shard, driver                   what they share; the task of one socket
+//! departures                      when datagrams really leave
+//! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
 //! tap                             the seam: what quinn-proto takes for a congestion controller
 //! crypto                          the seam: what it takes for TLS, which sees packet numbers and ACK frames
@@ -10,6 +12,7 @@
 //! *May import:* everything else in the library. `clock` is the only caller of the clock.
 
 mod ack_debt;
+mod ahead;
 mod alarm;
 mod batch;
 mod cid;
@@ -18,9 +21,13 @@ mod config;
 mod connection;
 pub mod core;
 mod crypto;
+#[cfg(target_os = "linux")]
+mod departures;
+mod driver;
 mod drop_in;
 mod endpoint;
 mod error;
+mod interface;
 #[cfg(feature = "qlog")]
 mod qlog;
 mod shard;
@@ -28,18 +35,24 @@ mod socket;
 mod stats;
 mod streams;
 mod tap;
+mod txtime;
 mod wait;
+mod watcher;
 
 pub use batch::BatchLimits;
 pub use config::{ClientHandshake, Law, TransportConfig};
 pub use connection::{Connecting, Connection};
+#[cfg(target_os = "linux")]
+pub use departures::{Departure, measure_departures};
 pub use drop_in::DropIn;
 pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};
 pub use error::{
     ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
 };
+pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
 pub use stats::{ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;
+pub use txtime::ReleaseReports;

@@ -61,6 +61,11 @@ impl Pacer {
         }
     }
 
+    /// The interface now has this line rate; it bounds the plans that follow.
+    pub fn set_anchor(&mut self, anchor: Rate) {
+        self.anchor = anchor;
+    }
+
     /// The path now carries datagrams of this size.
     pub fn on_mtu(&mut self, datagram: Bytes) {
         self.datagram = datagram;
@@ -292,6 +297,17 @@ mod tests {
         pacer.follow(t0(), &Plan::new(Rate::MAX, Bytes::MAX));
         assert_eq!(pacer.rate(), Rate::mbps(100));
         assert!(total(&run(&mut pacer, ms(1000), |_| Duration::ZERO)) <= Bytes::new(12_500_000 + 3125));
+    }
+
+    #[test]
+    fn an_anchor_that_moves_bounds_the_next_plan() {
+        let mut pacer = Pacer::new(t0(), Rate::mbps(100), DATAGRAM);
+        let plan = Plan::new(Rate::mbps(80), Bytes::MAX);
+        for (anchor, rate) in [(10, 10), (1000, 80)] {
+            pacer.set_anchor(Rate::mbps(anchor));
+            pacer.follow(t0(), &plan);
+            assert_eq!(pacer.rate(), Rate::mbps(rate));
+        }
     }
 
     #[test]

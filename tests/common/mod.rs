@@ -3,6 +3,8 @@
 
 pub mod diary;
 pub mod fate;
+#[cfg(target_os = "linux")]
+pub mod namespace;
 pub mod pair;
 
 use std::sync::Arc;

@@ -6,6 +6,9 @@ use crate::units::{Bytes, Gain, Rate};
 
 /// Leaves before anything is known about the path: a request of 100 KB in 1200-byte datagrams, whole.
 pub const BLIND: Bytes = Bytes::new(106_000);
+/// The same once 32 KB of it arrived without being spread, so that no slow bottleneck is in the way: 10 ms
+/// at 1 Gbit/s.
+pub const BLIND_UNSPREAD: Bytes = Bytes::new(1_250_000);
 /// While the first reading is awaited, each delivered byte lets so many more be in flight: a path whose
 /// jitter delays the reading is not held back for long, and one that delivers nothing gets nothing.
 pub const START_GROWTH: u64 = 6;

@@ -142,6 +142,12 @@ impl Epoch {
         self.peak
     }
 
+    /// Bytes sent up to the last point since the earliest one whose delay was no less.
+    pub fn unspread(&self) -> Bytes {
+        let earliest = self.points.iter().find(|point| point.rtt() >= self.last.rtt());
+        earliest.map_or(Bytes::ZERO, |point| self.last.sent - point.sent)
+    }
+
     /// The longest silence beyond what then arrived.
     pub fn lump(&self) -> Duration {
         let span = self.span();

@@ -1,4 +1,37 @@
-//! WarpRATE.
+//! WarpRATE: a rate within the interface's, moved by what is delivered and by queues that answer to it.
+//!
+//! *What it decides:* pacing rate and in-flight bound. *In:* every event of a path, and what losses mean.
+//! *Out:* the plan. *May import:* `units`, `signal`, and the shadow law of `compete`.
+//!
+//! It reads neither the time between ACKs as a rate nor a loss as congestion. Everything is decided once
+//! per *epoch*, a span of packets that is long beside its own lumps (`evidence`):
+//! ```text
+//! epoch   >= max(floor + queue, 2 ms), and 16 times its longest silence
+//! D        = (delivered + scattered losses) / time, over four epochs
+//! queue    = least RTT of the epoch - floor - foreign - lump          (`standing`)
+//! q*(r)    = 4 ms · sqrt(25 Mbit/s / r)
+//! u        = (q* - queue) / (2 · min(epoch, 40 ms)), within -25 % and +10 %
+//!
+//! queue > q*:  r = min(r, D · (1 + u))                                 yield
+//! otherwise:   r = max(r, D · (1 + u)) while nothing is lost           grow
+//! r <= anchor; in flight <= r · (srtt + 4 · rttvar)
+//!
+//!  start   at the anchor's rate, 106 KB blind, then what the first train shows  (`start`)
+//!    v
+//!  cruise  the law above   <--- probe 1.25 for an epoch: success r · 1.25, else an epoch at 0.75 (`probe`)
+//!    |                     <--- drain 1/2 for an epoch and 10 ms: the floor shows; no other evidence
+//!    |                     <--- drain 1/8 until the queue is gone: arrival fell below 4/5 of the pace
+//!    |                     <--- below 0.8 for a spell: does loss follow our rate?  (`guard`)
+//!    v
+//!  compete a CUBIC in the shadow, and a dip to 1/4 every few seconds to see who is there  (`compete`)
+//! ```
+//! Three questions replace profiles of media. *Does the queue answer?* While we send less than arrives,
+//! it must drain; a delay that does not is not ours (`slowdown`): where packets come in lumps it is the
+//! path's own and is written off (`foreign`), otherwise others fill the queue, and we compete. *Does loss
+//! answer?* Scatter is ignored as long as it does not follow our rate. *Did it arrive?* What is not
+//! delivered for long, whatever the reason, is not sent.
+//!
+//! A verdict of congestion or a mark takes 15 % off D, once per round trip; silence changes nothing.
 
 mod compete;
 mod constants;
@@ -6,6 +39,7 @@ mod evidence;
 mod guard;
 mod probe;
 mod slowdown;
+mod standing;
 mod start;
 
 use std::collections::VecDeque;
@@ -20,13 +54,14 @@ use self::evidence::{Epoch, Point, Span, thousandths};
 use self::guard::Guard;
 use self::probe::{Ladder, Probe};
 use self::slowdown::{Answer, Slowdown};
+use self::standing::Standing;
 use self::start::Start;
 use super::random::Random;
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Plan, Rtt, Sent, Undo, Verdict, VerdictKind};
 use crate::units::{Bytes, Gain, Rate};
 
-/// WarpRATE.
+/// The WarpRATE law.
 #[derive(Debug, Clone)]
 pub struct WarpRate {
     datagram: Bytes,
@@ -77,36 +112,6 @@ enum Phase {
         gain: i64,
     },
     Compete(Box<Compete>),
-}
-
-/// What the round-trip times of the last epochs say.
-#[derive(Debug, Clone, Default)]
-struct Standing {
-    rtt: Option<Rtt>,
-    floor: Duration,
-    /// Delay above the floor and all that is explained.
-    queue: Duration,
-    /// Least delay above the floor in each of the last epochs.
-    above: VecDeque<Duration>,
-    /// Delay that did not answer to our rate.
-    foreign: Duration,
-    /// Longest silence of the last epoch.
-    lump: Duration,
-}
-
-impl Standing {
-    /// An epoch is over; the least delay above the floor in it.
-    fn on_epoch(&mut self, epoch: &Epoch) -> Duration {
-        let above = epoch.least_rtt().saturating_sub(self.floor);
-        self.above.push_back(above);
-        if self.above.len() > EVIDENCE_EPOCHS {
-            self.above.pop_front();
-        }
-        self.foreign = self.foreign.min(self.above.iter().max().copied().unwrap_or_default());
-        self.lump = epoch.lump();
-        self.queue = above.saturating_sub(self.foreign + self.lump);
-        above
-    }
 }
 
 impl WarpRate {
@@ -193,7 +198,7 @@ impl WarpRate {
         } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival() < window.pace() * Gain::percent(65) {
+        if window.arrival() < window.pace() * Gain::percent(50) {
             // More is lost than chance explains.
             self.set_rate(window.arrival().min(self.rate));
         }
@@ -254,7 +259,11 @@ impl WarpRate {
             Phase::Cruise { epochs_left: 0 } => {
                 let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(self.delay.queue < target / 8), *window));
+                    self.phase = Phase::Probe(Probe::new(
+                        now,
+                        self.ladder.gain(self.delay.queue < target / 8),
+                        *window,
+                    ));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,

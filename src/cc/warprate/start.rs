@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::constants::{BLIND, START_GROWTH};
+use super::constants::{BLIND, BLIND_UNSPREAD, START_GROWTH};
 use super::evidence::{Epoch, Point};
 use crate::signal::{Ack, Sent};
 use crate::units::{Bytes, Rate};
@@ -24,11 +24,13 @@ pub(super) struct Start {
     last_sent: Instant,
     bytes: Bytes,
     epoch: Option<Epoch>,
+    /// Whether a good part of the train arrived as it had left.
+    is_unspread: bool,
 }
 
 impl Start {
     pub fn new(now: Instant) -> Self {
-        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None }
+        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
@@ -55,6 +57,7 @@ impl Start {
             }
         };
         epoch.add(point);
+        self.is_unspread |= epoch.unspread() >= UNSPREAD;
         let span = epoch.span();
         if !epoch.is_conclusive() {
             // Most of it never arrives, or nothing comes evenly.
@@ -76,7 +79,10 @@ impl Start {
 
     pub fn window(&self, delivered: Bytes) -> Bytes {
         match &self.epoch {
-            Some(epoch) if !epoch.peak().is_zero() => BLIND + delivered.times(START_GROWTH),
+            Some(epoch) if !epoch.peak().is_zero() => {
+                let blind = if self.is_unspread { BLIND_UNSPREAD } else { BLIND };
+                blind + delivered.times(START_GROWTH)
+            }
             _ => BLIND,
         }
     }
@@ -84,6 +90,8 @@ impl Start {
 
 /// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
 const LONGEST_START: Duration = Duration::from_secs(3);
+/// Bytes whose delay does not grow: they were not spread.
+const UNSPREAD: Bytes = Bytes::new(32_000);
 /// Datagrams that make a train.
 const TRAIN: u64 = 10;
 const LEAST_GAP: Duration = Duration::from_millis(1);

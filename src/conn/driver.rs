@@ -1,0 +1,479 @@
+//! The driver: one shard is one socket and one task.
+//!
+//! ```text
+//! down   applications -mark_dirty-> Driver -egress.turn-> core.poll_transmit -> socket
+//! up     socket -> endpoint -> core.handle_event -> applications' wakers
+//! ```
+//! The driver holds one lock at a time: the endpoint's, or one connection's.
+//!
+//! Where the kernel keeps release times, batches are handed over up to [`LEAD`] before they are to leave.
+//! The core is told the release time for the present, so that round trips start there.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use quinn_proto::{
+    ConnectionEvent, ConnectionHandle, DatagramEvent, EndpointEvent, Transmit, TransportError,
+    TransportErrorCode,
+};
+use quinn_udp::{BATCH_SIZE, RecvMeta};
+use tokio::task::AbortHandle;
+
+use super::ahead::Ahead;
+use super::alarm::Alarm;
+use super::batch::BatchLimits;
+use super::clock;
+use super::error::ConnectionError;
+use super::interface::{Outlet, Outlets, SendClock};
+use super::shard::Shard;
+use super::socket::{self, Socket};
+use super::txtime::ReleaseTime;
+use crate::egress::{Egress, Turn};
+use crate::units::Bytes;
+
+/// The task.
+pub(super) struct Driver {
+    shard: Arc<Shard>,
+    socket: Socket,
+    egress: Egress,
+    outlets: Arc<Outlets>,
+    /// The task that keeps the outlets up to date, and ends with us.
+    watcher: AbortHandle,
+    /// The outlet of each connection.
+    outlet_of: Vec<Option<Outlet>>,
+    /// What waits in the kernel for its time.
+    ahead: Ahead,
+    alarm: Alarm,
+    /// When each connection wants to be looked at.
+    timers: BTreeSet<(Instant, usize)>,
+    /// The same by connection.
+    timer_of: Vec<Option<Instant>>,
+    /// When the interface is free for the next batch.
+    egress_free_at: Option<Instant>,
+    /// A batch that the full send buffer refused, and its release time.
+    unsent: Option<(Transmit, Option<ReleaseTime>)>,
+    batch: Vec<u8>,
+    inbox: Inbox,
+    /// Receive errors since something was last received.
+    failures: u32,
+    /// Why the driver ended, if the system is to blame.
+    failure: Option<String>,
+    events: Vec<(ConnectionHandle, ConnectionEvent)>,
+    dirty: Vec<ConnectionHandle>,
+    moved: Vec<(ConnectionHandle, Outlet)>,
+    endpoint_events: VecDeque<(ConnectionHandle, EndpointEvent)>,
+}
+
+/// Receive buffers.
+struct Inbox {
+    space: Box<[u8]>,
+    meta: [RecvMeta; RECEIVE_MESSAGES],
+}
+
+impl Driver {
+    pub fn new(
+        shard: Arc<Shard>,
+        socket: Socket,
+        outlets: Arc<Outlets>,
+        watcher: AbortHandle,
+    ) -> io::Result<Self> {
+        let ahead = Ahead::new(socket.room_ahead());
+        Ok(Self {
+            shard,
+            socket,
+            egress: Egress::new(Outlet::unknown(outlets.anchor()).anchor),
+            outlets,
+            watcher,
+            outlet_of: Vec::new(),
+            ahead,
+            alarm: Alarm::new()?,
+            timers: BTreeSet::new(),
+            timer_of: Vec::new(),
+            egress_free_at: None,
+            unsent: None,
+            batch: Vec::new(),
+            inbox: Inbox {
+                space: vec![0; RECEIVE_MESSAGES * LARGEST_MESSAGE].into(),
+                meta: [RecvMeta::default(); RECEIVE_MESSAGES],
+            },
+            failures: 0,
+            failure: None,
+            events: Vec::new(),
+            dirty: Vec::new(),
+            moved: Vec::new(),
+            endpoint_events: VecDeque::new(),
+        })
+    }
+
+    /// One turn of the loop: whether anything was done.
+    fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut is_busy = self.receive(cx)?;
+        is_busy |= self.take_dirty(cx);
+        is_busy |= self.expire(clock::now());
+        is_busy |= self.handle_endpoint_events();
+        is_busy |= self.transmit(cx)?;
+        if self.socket.clock() == SendClock::Etf {
+            self.shard.add_reports(self.socket.release_reports());
+        }
+        Ok(is_busy)
+    }
+
+    /// Receives one batch of messages and hands their datagrams to the connections.
+    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut bufs = self.inbox.space.chunks_exact_mut(LARGEST_MESSAGE).map(IoSliceMut::new);
+        let mut bufs: [IoSliceMut<'_>; RECEIVE_MESSAGES] =
+            std::array::from_fn(|_| bufs.next().expect("the space holds all messages"));
+        let received = match self.socket.poll_recv(cx, &mut bufs, &mut self.inbox.meta) {
+            Poll::Pending => return Ok(false),
+            // It concerns one peer or one moment; connections' timers notice what comes of it.
+            Poll::Ready(Err(error)) if self.failures < MOST_FAILURES => {
+                tracing::debug!(%error, "receiving failed");
+                self.failures += 1;
+                return Ok(true);
+            }
+            Poll::Ready(received) => received?,
+        };
+        self.failures = 0;
+        let now = clock::now();
+        self.route(now, received);
+        let mut events = std::mem::take(&mut self.events);
+        let mut events_left = events.drain(..).peekable();
+        while let Some((handle, event)) = events_left.next() {
+            let Some(connection) = self.shard.endpoint().get(handle) else { continue };
+            let mut state = connection.lock();
+            state.core.handle_event(now, event);
+            while let Some((_, event)) = events_left.next_if(|(next, _)| *next == handle) {
+                state.core.handle_event(now, event);
+            }
+            state.forward_events(now, &mut self.endpoint_events);
+            self.egress.join(handle.0);
+        }
+        drop(events_left);
+        self.events = events;
+        Ok(true)
+    }
+
+    /// Lets the endpoint tell whose the datagrams are.
+    fn route(&mut self, now: Instant, received: usize) {
+        let mut endpoint = self.shard.endpoint();
+        let messages = self.inbox.space.chunks_exact(LARGEST_MESSAGE).zip(&self.inbox.meta).take(received);
+        for (message, meta) in messages {
+            let mut message = BytesMut::from(&message[..meta.len]);
+            while !message.is_empty() {
+                let datagram = message.split_to(meta.stride.clamp(1, message.len()));
+                let mut response = Vec::new();
+                let event = endpoint.proto.handle(
+                    now,
+                    meta.addr,
+                    meta.dst_ip,
+                    socket::ecn(meta),
+                    datagram,
+                    &mut response,
+                );
+                match event {
+                    Some(DatagramEvent::ConnectionEvent(handle, event)) => self.events.push((handle, event)),
+                    Some(DatagramEvent::NewConnection(incoming)) if endpoint.is_closed => {
+                        endpoint.refuse(incoming);
+                    }
+                    Some(DatagramEvent::NewConnection(incoming)) => {
+                        endpoint.incoming.push_back(incoming);
+                        endpoint.wake_waiting();
+                    }
+                    Some(DatagramEvent::Response(transmit)) => endpoint.respond(transmit, response),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Looks at the connections that applications have touched.
+    fn take_dirty(&mut self, cx: &Context<'_>) -> bool {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let is_busy = self.shard.take_dirty(&mut dirty, &mut self.moved, cx);
+        self.move_connections();
+        if !self.shard.has_handles() {
+            // Nobody is left to accept.
+            self.shard.endpoint().close_door();
+        }
+        let now = clock::now();
+        for handle in dirty.drain(..) {
+            let Some(connection) = self.shard.endpoint().get(handle) else { continue };
+            let mut state = connection.lock();
+            state.clear_dirty();
+            state.forward_events(now, &mut self.endpoint_events);
+            self.egress.join(handle.0);
+        }
+        self.dirty = dirty;
+        is_busy
+    }
+
+    /// Takes up where connections' datagrams leave from now on.
+    fn move_connections(&mut self) {
+        let now = clock::now();
+        for (handle, outlet) in self.moved.drain(..) {
+            let Some(connection) = self.shard.endpoint().get(handle) else { continue };
+            connection.lock().core.set_anchor(now, outlet.anchor);
+            let lead = if outlet.clock == SendClock::Timer { Duration::ZERO } else { LEAD };
+            self.egress.assign(handle.0, outlet.link, outlet.anchor, lead);
+            if self.outlet_of.len() <= handle.0 {
+                self.outlet_of.resize(handle.0 + 1, None);
+            }
+            self.outlet_of[handle.0] = Some(outlet);
+            self.egress.join(handle.0);
+        }
+    }
+
+    /// Looks at the connections whose time has come.
+    fn expire(&mut self, now: Instant) -> bool {
+        let mut is_busy = false;
+        while let Some(&(at, flow)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.set_timer(flow, None);
+            let Some(connection) = self.shard.endpoint().get(ConnectionHandle(flow)) else { continue };
+            let mut state = connection.lock();
+            state.core.handle_timeout(now);
+            state.forward_events(now, &mut self.endpoint_events);
+            self.egress.join(flow);
+            is_busy = true;
+        }
+        is_busy
+    }
+
+    /// Passes events between connections and the endpoint.
+    fn handle_endpoint_events(&mut self) -> bool {
+        let is_busy = !self.endpoint_events.is_empty();
+        while let Some((handle, event)) = self.endpoint_events.pop_front() {
+            let is_drained = event.is_drained();
+            let mut endpoint = self.shard.endpoint();
+            let answer = endpoint.proto.handle_event(handle, event);
+            if is_drained {
+                endpoint.remove(handle);
+                drop(endpoint);
+                self.egress.leave(handle.0);
+                self.set_timer(handle.0, None);
+                continue;
+            }
+            let connection = answer.and_then(|answer| Some((endpoint.get(handle)?, answer)));
+            drop(endpoint);
+            if let Some((connection, answer)) = connection {
+                let now = clock::now();
+                let mut state = connection.lock();
+                state.core.handle_event(now, answer);
+                state.forward_events(now, &mut self.endpoint_events);
+                self.egress.join(handle.0);
+            }
+        }
+        is_busy
+    }
+
+    /// Sends what may leave, a bounded number of batches; whether more may be waiting.
+    fn transmit(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        self.respond()?;
+        self.egress_free_at = None;
+        for _ in 0..BATCHES_PER_TURN {
+            let now = clock::now();
+            if let Some((transmit, release)) = self.unsent.take() {
+                if self.socket.poll_writable(cx)?.is_pending() {
+                    self.unsent = Some((transmit, release));
+                    return Ok(false);
+                }
+                self.send(transmit, release)?;
+                continue;
+            }
+            match self.egress.turn(now) {
+                Turn::Idle => return Ok(false),
+                Turn::Busy(free_at) => {
+                    self.egress_free_at = Some(free_at);
+                    return Ok(false);
+                }
+                Turn::Send { flow, at } => self.give_turn(now, flow, at)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets one connection send a batch, to leave at `at` or later. One that has nothing more to send is
+    /// looked at again when its timer says so.
+    fn give_turn(&mut self, now: Instant, flow: usize, at: Instant) -> io::Result<()> {
+        let Some(connection) = self.shard.endpoint().get(ConnectionHandle(flow)) else { return Ok(()) };
+        let outlet = self.outlet_of.get(flow).copied().flatten();
+        let kept_by_kernel = outlet.filter(|outlet| outlet.clock != SendClock::Timer);
+        let at = kept_by_kernel.map_or(now, |outlet| at.max(now + outlet.margin));
+        let mut state = connection.lock();
+        // Asked anew: a device may turn out not to segment when it is first told to.
+        let bytes = self.egress.longest_batch(flow);
+        let limits = BatchLimits { bytes, segments: self.socket.max_segments() };
+        let mut transmit = state.core.poll_transmit(at, limits, &mut self.batch);
+        let may_hurry = kept_by_kernel.is_some() && self.ahead.has_room(now);
+        if transmit.is_none()
+            && let Some(next) = state.core.next_release().filter(|next| may_hurry && *next <= now + LEAD)
+        {
+            transmit = state.core.poll_transmit(next.max(at), limits, &mut self.batch);
+        }
+        if let Some(transmit) = transmit {
+            let release = kept_by_kernel.map(|outlet| outlet.release(state.core.departure().max(at)));
+            drop(state);
+            self.egress.on_sent(Some(flow), now, Bytes::of_len(transmit.size));
+            self.egress.join(flow);
+            return self.send(transmit, release);
+        }
+        state.forward_events(now, &mut self.endpoint_events);
+        let timeout = state.core.poll_timeout();
+        let next = state.core.next_release().filter(|next| may_hurry && *next > now + LEAD);
+        drop(state);
+        // Half the lead is for a timer that is late, half to hand over several batches at once.
+        let early = next.map(|next| next - LEAD / 2);
+        self.set_timer(flow, early.into_iter().chain(timeout).min());
+        Ok(())
+    }
+
+    /// Sends the batch at hand, or keeps it until the send buffer has room.
+    fn send(&mut self, transmit: Transmit, release: Option<ReleaseTime>) -> io::Result<()> {
+        if !self.socket.try_send(&transmit, &self.batch, release)? {
+            self.unsent = Some((transmit, release));
+        } else if let Some(release) = release {
+            self.ahead.on_sent(release.at, Bytes::of_len(transmit.size));
+        }
+        Ok(())
+    }
+
+    /// Sends the endpoint's own datagrams. Those that find the buffer full are dropped: they answer
+    /// strangers, who will ask again.
+    fn respond(&mut self) -> io::Result<()> {
+        let mut response = self.shard.endpoint().responses.pop_front();
+        while let Some((transmit, datagram)) = response {
+            let now = clock::now();
+            self.egress.on_sent(None, now, Bytes::of_len(transmit.size));
+            self.socket.try_send(&transmit, &datagram, self.release_for_stranger(now, &transmit))?;
+            let mut endpoint = self.shard.endpoint();
+            response = endpoint.responses.pop_front();
+            if endpoint.is_idle() {
+                endpoint.wake_waiting();
+            }
+        }
+        Ok(())
+    }
+
+    /// `etf` drops whatever has no release time; `fq` lets it through at once.
+    fn release_for_stranger(&self, now: Instant, transmit: &Transmit) -> Option<ReleaseTime> {
+        let is_etf = self.socket.clock() == SendClock::Etf;
+        let outlet = is_etf.then(|| self.outlets.towards(transmit.destination))?;
+        (outlet.clock == SendClock::Etf).then(|| outlet.release(now))
+    }
+
+    fn set_timer(&mut self, flow: usize, at: Option<Instant>) {
+        if self.timer_of.len() <= flow {
+            self.timer_of.resize(flow + 1, None);
+        }
+        if let Some(old) = std::mem::replace(&mut self.timer_of[flow], at) {
+            self.timers.remove(&(old, flow));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, flow));
+        }
+    }
+
+    /// Ends the driver because the system fails it.
+    fn fail(&mut self, what: &str, error: &io::Error) -> Poll<()> {
+        tracing::error!(%error, "the endpoint's {what} failed");
+        self.failure = Some(format!("the endpoint's {what} failed: {error}"));
+        Poll::Ready(())
+    }
+
+    /// Whether nobody needs the driver any more.
+    fn is_finished(&self) -> bool {
+        !self.shard.has_handles() && self.unsent.is_none() && self.shard.endpoint().is_idle()
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let driver = self.get_mut();
+        for _ in 0..TURNS_PER_POLL {
+            match driver.turn(cx) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => return driver.fail("socket", &error),
+            }
+            if driver.is_finished() {
+                return Poll::Ready(());
+            }
+            let wake_at = driver.timers.first().map(|&(at, _)| at);
+            let Some(wake_at) = wake_at.into_iter().chain(driver.egress_free_at).min() else {
+                return Poll::Pending;
+            };
+            let now = clock::now();
+            if wake_at.saturating_duration_since(now) < SHORTEST_SLEEP {
+                continue;
+            }
+            match driver.alarm.poll(cx, now, wake_at) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return driver.fail("timer", &error),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Driver {
+    /// Whether the socket failed or the runtime ends: nobody may wait for ever.
+    fn drop(&mut self) {
+        self.watcher.abort();
+        let connections = {
+            let mut endpoint = self.shard.endpoint();
+            endpoint.is_dead = true;
+            while let Some(incoming) = endpoint.incoming.pop_front() {
+                endpoint.proto.ignore(incoming);
+            }
+            endpoint.wake_waiting();
+            std::mem::take(&mut endpoint.connections)
+        };
+        let error = match self.failure.take() {
+            Some(reason) => ConnectionError::TransportError(TransportError {
+                code: TransportErrorCode::INTERNAL_ERROR,
+                frame: None,
+                reason,
+            }),
+            None => ConnectionError::LocallyClosed,
+        };
+        for connection in connections.into_iter().flatten() {
+            connection.lock().terminate(error.clone());
+        }
+    }
+}
+
+/// Messages per receive call: with UDP_GRO each holds up to 64 datagrams, and half a megabyte still
+/// fits the second-level cache.
+const RECEIVE_MESSAGES: usize = if BATCH_SIZE < 8 { BATCH_SIZE } else { 8 };
+
+/// Receive errors in a row that are borne: each ICMP message of an unreachable peer is one, and a lack of
+/// memory passes, but a socket that only fails is dead.
+const MOST_FAILURES: u32 = 1000;
+
+/// The longest UDP payload, and the longest coalesced message.
+const LARGEST_MESSAGE: usize = 65_535;
+
+/// Batches between two looks at the receive queue: a millisecond of ACKs at 10 Gbit/s.
+const BATCHES_PER_TURN: usize = 16;
+
+/// How long before its departure a batch is handed to a kernel that keeps release times: a timer may be half
+/// of it late, and a change of plan takes effect after it at the latest. `fq` holds 100 packets of a flow
+/// unless told otherwise; at a pacer's 250 us a batch these are eight.
+pub(super) const LEAD: Duration = Duration::from_millis(2);
+
+/// Turns between two returns to the runtime, so that a busy endpoint lets other tasks run.
+const TURNS_PER_POLL: usize = 8;
+
+/// A wait that is shorter than going to sleep and waking up takes is spent looking at the socket.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
