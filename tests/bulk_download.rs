@@ -65,8 +65,12 @@ fn nonsense_is_refused_by_its_option_and_the_expected_form() {
         ("--jitter", "2ms,sideways", "`2ms,reorder`"),
         ("--buffer", "much", "`1 BDP`"),
         ("--buffer", "-1 BDP", "`1 BDP`"),
-        ("--law", "vegas", "fixed, cubic, newreno, bbr3, quinn-cubic, quinn-newreno, quinn-bbr, quinn"),
-        ("--law", "", "fixed, cubic, newreno, bbr3, quinn-cubic, quinn-newreno, quinn-bbr, quinn"),
+        (
+            "--law",
+            "vegas",
+            "warprate, fixed, cubic, newreno, bbr3, quinn-cubic, quinn-newreno, quinn-bbr, quinn",
+        ),
+        ("--law", "", "warprate, fixed, cubic, newreno, bbr3, quinn-cubic, quinn-newreno, quinn-bbr, quinn"),
         ("--seed", "-1", "whole number"),
     ];
     for (option, value, expected) in cases {

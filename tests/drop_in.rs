@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::congestion::{Controller, ControllerFactory};
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use warprate::cc::{Cubic, Fixed, LawFactory, NewReno, PathStart};
+use warprate::cc::{Cubic, Fixed, LawFactory, NewReno, PathStart, WarpRate, seeded};
 use warprate::conn::DropIn;
 use warprate::units::{Bytes, Rate};
 
@@ -20,6 +20,12 @@ fn controller(factory: impl LawFactory + 'static) -> (Box<dyn Controller>, Insta
 fn the_first_window_is_ten_datagrams() {
     let (cubic, _) = controller(Cubic::new);
     assert_eq!((cubic.window(), cubic.initial_window()), (12_000, 12_000));
+}
+
+#[test]
+fn warprate_begins_with_what_it_may_send_blind() {
+    let (warprate, _) = controller(seeded(1, WarpRate::new));
+    assert_eq!((warprate.window(), warprate.initial_window()), (106_000, 106_000));
 }
 
 #[test]
@@ -52,7 +58,9 @@ fn a_clone_goes_its_own_way() {
 async fn stock_quinn_downloads_under_every_law() {
     const BYTES: usize = 3_000_000;
     let fixed = |_: PathStart| Fixed::new(Rate::mbps(400), Bytes::mb(4));
-    let factories = [DropIn::new(Cubic::new), DropIn::new(NewReno::new), DropIn::new(fixed)];
+    let warprate = seeded(1, WarpRate::new);
+    let factories =
+        [DropIn::new(warprate), DropIn::new(Cubic::new), DropIn::new(NewReno::new), DropIn::new(fixed)];
     for factory in factories {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
         let certificate = certified.cert.der().clone();

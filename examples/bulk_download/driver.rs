@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use warplink::UdpRelay;
-use warprate::cc::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw};
+use warprate::cc::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw, WarpRate};
 use warprate::units::{Bytes, Gain, Rate};
 use warprate::{ClientConfig, Connection, Endpoint, Foreign, Law, ServerConfig, TransportConfig};
 
@@ -21,7 +21,7 @@ pub async fn download(job: &Job, meter: &Meter<'_>, samples: &Samples) -> anyhow
     let mut server = ServerConfig::with_single_cert(job.tls.chain(), job.tls.key())?;
     server.law(law.clone()).transport(transport());
     let mut client = ClientConfig::with_root_certificates(job.tls.roots())?;
-    client.law(Law::default()).transport(transport());
+    client.transport(transport());
 
     let server = Endpoint::server(server, localhost())?;
     let relay = job.relay(server.local_addr())?;
@@ -70,14 +70,14 @@ fn transport() -> TransportConfig {
 }
 
 fn law(job: &Job, samples: &Samples) -> Law {
+    let seed = job.seed;
     match job.law {
+        // As `Law::warprate` does.
+        LawName::WarpRate => ours(move |start| WarpRate::new(start, seed), samples).paced(),
         LawName::Fixed => fixed(job, samples),
         LawName::Cubic => ours(Cubic::new, samples),
         LawName::NewReno => ours(NewReno::new, samples),
-        LawName::Bbr3 => {
-            let seed = job.seed;
-            ours(move |start| Bbr3::new(start, seed), samples)
-        }
+        LawName::Bbr3 => ours(move |start| Bbr3::new(start, seed), samples),
         LawName::QuinnCubic | LawName::Quinn => foreign("cubic", Arc::new(CubicConfig::default()), samples),
         LawName::QuinnNewReno => foreign("newreno", Arc::new(NewRenoConfig::default()), samples),
         LawName::QuinnBbr => foreign("bbr", Arc::new(BbrConfig::default()), samples),
@@ -99,7 +99,7 @@ fn fixed(job: &Job, samples: &Samples) -> Law {
     let time = 2 * (job.path.rtt() + 4 * jitter + ACK_DELAY) + TIMER_GRAIN;
     let window = rate * time + FEW_DATAGRAMS;
     // As `Law::fixed` does.
-    ours(move |_| Fixed::new(rate, window), samples).with_sparse_acks()
+    ours(move |_| Fixed::new(rate, window), samples).paced()
 }
 
 /// A law of ours, listened to.

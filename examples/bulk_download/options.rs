@@ -50,7 +50,7 @@ pub struct Options {
         long,
         value_delimiter = ',',
         value_name = "LAW,...",
-        default_value = "fixed,cubic,bbr3,quinn-cubic,quinn-newreno,quinn-bbr,quinn",
+        default_value = "warprate,fixed,cubic,bbr3,quinn-cubic,quinn-newreno,quinn-bbr,quinn",
         allow_hyphen_values = true
     )]
     pub law: Vec<LawName>,
@@ -89,6 +89,9 @@ impl Options {
 /// Which congestion controller sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LawName {
+    /// WarpRATE, the library's default
+    #[value(name = "warprate")]
+    WarpRate,
     /// An explicit rate of 95 % of the link, in our driver
     Fixed,
     /// CUBIC (RFC 9438)
@@ -249,7 +252,7 @@ How it measures:
              the relay's thread is not counted
 
 Laws:
-  `fixed` sends at 95 % of the link's rate (counted on the wire) and yields to nobody. `cubic`,
+  `warprate` is the library's default. `fixed` sends at 95 % of the link's rate (counted on the wire) and yields to nobody. `cubic`,
   `newreno` and `bbr3` are ours; those that begin with `quinn-` are quinn-proto's controllers,
   paced by our driver. `quinn` is the crate quinn 0.11 as it is, with its default controller, CUBIC.
 

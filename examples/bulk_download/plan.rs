@@ -49,7 +49,7 @@ pub fn oracle_speed(bytes: Bytes, path: &PathProfile, seed: u64) -> Rate {
 fn expected_speed(law: LawName, path: &PathProfile) -> Rate {
     let link = path.forward.rate();
     match law {
-        LawName::Fixed | LawName::Bbr3 | LawName::QuinnBbr => link,
+        LawName::WarpRate | LawName::Fixed | LawName::Bbr3 | LawName::QuinnBbr => link,
         LawName::Cubic | LawName::NewReno | LawName::QuinnCubic | LawName::QuinnNewReno | LawName::Quinn => {
             link.min(loss_limited_speed(path))
         }

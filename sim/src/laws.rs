@@ -22,7 +22,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy)]
 enum Maker {
     /// Ours: its inputs and decisions can be traced, and its runs replayed.
-    Own { make: fn(&PathFacts) -> Arc<dyn LawFactory>, sparse_acks: bool },
+    Own { make: fn(&PathFacts) -> Arc<dyn LawFactory>, is_paced: bool },
     /// `quinn-proto`'s.
     Foreign(fn() -> Law),
 }
@@ -44,16 +44,16 @@ const fn own(
     published_as: Option<&'static str>,
     make: fn(&PathFacts) -> Arc<dyn LawFactory>,
 ) -> Entry {
-    Entry { name, published_as, maker: Maker::Own { make, sparse_acks: false } }
+    Entry { name, published_as, maker: Maker::Own { make, is_paced: false } }
 }
 
-/// A law that sends at a rate of its own and takes sparse acknowledgements.
+/// A law that sends at a rate of its own.
 const fn paced(
     name: &'static str,
     published_as: Option<&'static str>,
     make: fn(&PathFacts) -> Arc<dyn LawFactory>,
 ) -> Entry {
-    Entry { name, published_as, maker: Maker::Own { make, sparse_acks: true } }
+    Entry { name, published_as, maker: Maker::Own { make, is_paced: true } }
 }
 
 const fn foreign(name: &'static str, published_as: Option<&'static str>, make: fn() -> Law) -> Entry {
@@ -69,7 +69,7 @@ impl Entry {
     /// Makers of the law for a path, or the foreign law.
     pub fn make(&self, path: &PathFacts) -> Made {
         match self.maker {
-            Maker::Own { make, sparse_acks } => Made::Own { factory: make(path), sparse_acks },
+            Maker::Own { make, is_paced } => Made::Own { factory: make(path), is_paced },
             Maker::Foreign(make) => Made::Foreign(make()),
         }
     }
@@ -87,8 +87,8 @@ pub enum Made {
     Own {
         /// Makes it for a path.
         factory: Arc<dyn LawFactory>,
-        /// Whether it asks for sparse acknowledgements.
-        sparse_acks: bool,
+        /// Whether it sends at a rate of its own, see [`Law::paced`].
+        is_paced: bool,
     },
     /// A foreign one.
     Foreign(Law),
@@ -97,7 +97,7 @@ pub enum Made {
 impl Made {
     /// A law of one's own, made by `factory` for each path.
     pub fn own(factory: impl LawFactory + 'static) -> Self {
-        Self::Own { factory: Arc::new(factory), sparse_acks: false }
+        Self::Own { factory: Arc::new(factory), is_paced: false }
     }
 
     /// Whether it is a controller written for `quinn-proto`.
@@ -108,9 +108,9 @@ impl Made {
     /// As the library's connections take it.
     pub fn into_law(self) -> Law {
         match self {
-            Self::Own { factory, sparse_acks } => {
+            Self::Own { factory, is_paced } => {
                 let law = Law::custom(Shared(factory));
-                if sparse_acks { law.with_sparse_acks() } else { law }
+                if is_paced { law.paced() } else { law }
             }
             Self::Foreign(law) => law,
         }

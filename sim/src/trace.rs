@@ -50,10 +50,10 @@ pub fn run(
     let flows = topology.flows.len();
     let sink = Sink(Arc::new(Mutex::new(Lines { out, error: None, plans: vec![[None; 2]; flows] })));
     let mut run = Run::with_laws(topology, options, |flow, origin, made| match made {
-        Made::Own { factory: inner, sparse_acks } => {
+        Made::Own { factory: inner, is_paced } => {
             let awaits_requester = AtomicBool::new(topology.flows[flow].request.is_some());
             let factory = RecordedFactory { inner, flow, awaits_requester, origin, sink: sink.clone() };
-            Made::Own { factory: Arc::new(factory), sparse_acks }
+            Made::Own { factory: Arc::new(factory), is_paced }
         }
         foreign => foreign,
     })?;

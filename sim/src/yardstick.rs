@@ -53,8 +53,8 @@ pub fn measure_law(
 ) -> Result<Reading, ScenarioError> {
     let watch = Watch::default();
     let law = match law {
-        Made::Own { factory: inner, sparse_acks } => {
-            Made::Own { factory: Arc::new(WatchedFactory { inner, watch: watch.clone() }), sparse_acks }
+        Made::Own { factory: inner, is_paced } => {
+            Made::Own { factory: Arc::new(WatchedFactory { inner, watch: watch.clone() }), is_paced }
         }
         foreign => foreign,
     };

@@ -27,6 +27,7 @@ pub use newreno::NewReno;
 pub use warprate::WarpRate;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::signal::{Ack, Loss, Plan, Sent, Undo, Verdict};
@@ -139,4 +140,11 @@ where
     fn build(&self, start: PathStart) -> Box<dyn RateLaw> {
         Box::new(self(start))
     }
+}
+
+/// A factory of laws that draw: each path takes the next seed, from `seed` on, so that flows which share a
+/// bottleneck do not draw alike.
+pub fn seeded<L>(seed: u64, build: fn(PathStart, u64) -> L) -> impl Fn(PathStart) -> L + Send + Sync {
+    let next = AtomicU64::new(seed);
+    move |start| build(start, next.fetch_add(1, Ordering::Relaxed))
 }

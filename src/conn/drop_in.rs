@@ -2,11 +2,11 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use warprate::cc::Cubic;
+//! use warprate::cc::{WarpRate, seeded};
 //! use warprate::conn::DropIn;
 //!
 //! let mut transport = quinn::TransportConfig::default();
-//! transport.congestion_controller_factory(Arc::new(DropIn::new(Cubic::new)));
+//! transport.congestion_controller_factory(Arc::new(DropIn::new(seeded(1, WarpRate::new))));
 //! ```
 //!
 //! Stock quinn takes nothing from a controller but its window W, and paces at 1.25 · W / srtt by itself.
@@ -17,6 +17,12 @@
 //! sends at one instant share a record), early pings, `until`, the count of
 //! marks (an ACK frame counts as one), and `on_undo`. Pure acknowledgements count as in
 //! flight until the next ACK frame sets the count right.
+//!
+//! [`WarpRate`](crate::cc::WarpRate) loses most, since it answers with a rate: probes and slower spells act
+//! through the window, a round trip long and blurred by it, and packets leave at up to 5/4 of what it says,
+//! so that a standing queue is seen where there would be none. quinn's `packet_threshold(128)` lets
+//! its packets be overtaken, as [`Law::paced`](super::Law::paced) does; the default of 3 takes jitter
+//! for loss.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use quinn_proto::VarInt;
 use quinn_proto::crypto;
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, TryRng};
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -68,6 +68,14 @@ impl EndpointConfig {
     }
 }
 
+/// [`Law::warprate`], its first seed drawn from the operating system.
+impl Default for Law {
+    fn default() -> Self {
+        // What the system cannot draw is no reason to fail: it only spreads probes.
+        Self::warprate(SysRng.try_next_u64().unwrap_or_default())
+    }
+}
+
 /// How a server's connections begin and behave.
 #[derive(Clone)]
 pub struct ServerConfig {
@@ -95,7 +103,7 @@ impl ServerConfig {
         Self { proto, law: Law::default(), transport: TransportConfig::default() }
     }
 
-    /// Congestion controller of the connections. Default: quinn's CUBIC.
+    /// Congestion controller of the connections. Default: [`Law::warprate`], its seed drawn.
     pub fn law(&mut self, law: Law) -> &mut Self {
         self.law = law;
         self
@@ -141,7 +149,7 @@ impl ClientConfig {
         Self { handshake, law: Law::default(), transport: TransportConfig::default() }
     }
 
-    /// Congestion controller of the connections. Default: quinn's CUBIC.
+    /// Congestion controller of the connections. Default: [`Law::warprate`], its seed drawn.
     pub fn law(&mut self, law: Law) -> &mut Self {
         self.law = law;
         self

@@ -57,8 +57,7 @@ impl Diary {
     /// A law for a connection that writes into this diary.
     pub fn law(&self) -> Law {
         let diary = self.clone();
-        Law::custom(move |_: PathStart| Writer { diary: diary.clone(), number: None, acks: 0 })
-            .with_sparse_acks()
+        Law::custom(move |_: PathStart| Writer { diary: diary.clone(), number: None, acks: 0 }).paced()
     }
 
     /// The plan from the next event on.

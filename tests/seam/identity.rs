@@ -161,7 +161,8 @@ fn a_path_whose_mtu_shrinks_delivers_everything() {
     pair.fate = losing(ms(20), |departure| departure.data.len() > 1_200);
     assert!(pair.run_until(ms(30_000), |pair| pair.client.is_finished));
     let stats = pair.server.core().stats();
-    assert_eq!(stats.proto.path.black_holes_detected, 1);
+    // What is in flight when it is detected is lost later, and counts again.
+    assert!(stats.proto.path.black_holes_detected >= 1);
     assert_eq!(stats.path.datagram, Bytes::new(1_200));
     assert_eq!((stats.path.audit.unknown_acks, stats.path.audit.inexact_losses), (0, 0));
 }
@@ -307,8 +308,14 @@ fn a_packet_overtaken_by_two_is_not_lost() {
 }
 
 #[test]
-fn a_packet_overtaken_by_many_is_lost() {
-    // The threshold is three, but only the first packet behind a gap is acknowledged at once; the next
-    // ACK is due ten packets later.
-    assert_eq!(losses_when_overtaken(us(250), 14), 1);
+fn a_packet_overtaken_by_128_is_lost() {
+    // 150 packets take 3.8 ms, the time threshold allows 5 ms.
+    assert_eq!(losses_when_overtaken(us(25), 115), 0);
+    assert_eq!(losses_when_overtaken(us(25), 150), 1);
+}
+
+#[test]
+fn a_packet_overtaken_for_an_eighth_of_a_round_trip_is_lost() {
+    assert_eq!(losses_when_overtaken(us(250), 14), 0);
+    assert_eq!(losses_when_overtaken(us(250), 24), 1);
 }

@@ -35,7 +35,7 @@ pub struct Removed {
 pub fn without(removed: Removed, law: Made) -> Made {
     match law {
         Made::Own { factory: inner, .. } => {
-            Made::Own { factory: Arc::new(Factory { inner, removed }), sparse_acks: removed.dense_acks }
+            Made::Own { factory: Arc::new(Factory { inner, removed }), is_paced: removed.dense_acks }
         }
         foreign => foreign,
     }

@@ -35,7 +35,7 @@ pub fn goodput(path: &PathProfile, bytes: usize, seed: u64) -> Option<f64> {
     let to_client = world.add_route(vec![forward], HostId(0));
     let to_server = world.add_route(vec![reverse], HostId(1));
     let setup = Setup {
-        law: Law::default(),
+        law: Law::quinn_cubic(),
         anchor: Rate::gbps(10),
         transport: warprate::TransportConfig::default().initial_mtu(1452).clone(),
     };

@@ -56,7 +56,7 @@ impl LawSpec {
 /// The library's default.
 impl Default for LawSpec {
     fn default() -> Self {
-        Self::Named("quinn-cubic")
+        Self::Named("warprate")
     }
 }
 

@@ -161,7 +161,7 @@ pub struct Flow {
     /// What kind of hosts its ends are. Default `quic`.
     #[serde(default)]
     pub host: HostKind,
-    /// The sender's law. Default `quinn-cubic`, as in the library.
+    /// The sender's law. Default `warprate`, as in the library.
     #[serde(default, deserialize_with = "links::present")]
     pub law: Option<LawSpec>,
     /// How much is sent; absent means without end.

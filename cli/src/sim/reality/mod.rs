@@ -32,7 +32,12 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_value = "50 Mbit/s,100 Mbit/s", value_name = "RATE,...")]
     rates: Vec<Rate>,
     /// Laws that send; `quinn-bbr*` is quinn's BBR without its first PROBE_RTT.
-    #[arg(long, value_delimiter = ',', default_value = "fixed,quinn-bbr,quinn-bbr*", value_name = "LAW,...")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "warprate,fixed,quinn-bbr,quinn-bbr*",
+        value_name = "LAW,..."
+    )]
     laws: Vec<String>,
     /// Runs of each row on either side, with the seeds 1 to N.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=100))]
