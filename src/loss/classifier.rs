@@ -49,7 +49,7 @@ impl Classifier {
             (false, false, true) => VerdictKind::Burst,
             (false, _, false) => VerdictKind::Scatter,
         };
-        if kind == VerdictKind::Scatter {
+        if kind == VerdictKind::Scatter || !self.is_raised() {
             loss.packets.iter().for_each(|_| self.learn(1_000_000));
         }
         Some(Verdict {

@@ -44,5 +44,6 @@ pub const RIVALS_REMEMBERED: Duration = Duration::from_secs(20);
 pub const FLOOR_INTERVAL: Duration = Duration::from_secs(1);
 /// Silence that is no evidence, at least.
 pub const LEAST_SILENCE: Duration = Duration::from_millis(30);
-/// Losses that tell whether loss follows the rate: a fifth of their number is chance.
-pub const TESTED_LOSSES: u64 = 24;
+/// Losses that tell whether loss follows the rate: an eighth of their number is chance, and two fifths are
+/// asked for.
+pub const TESTED_LOSSES: u64 = 64;

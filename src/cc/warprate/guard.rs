@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::constants::TESTED_LOSSES;
+use super::evidence::{Point, Span};
 use crate::cc::random::Random;
 use crate::units::Bytes;
 
@@ -17,6 +18,8 @@ pub(super) struct Guard {
     lost: Bytes,
     test: Option<Test>,
     next_test: Instant,
+    /// Tests in a row that found chance: each makes the next one rarer.
+    acquittals: u32,
     elastic_until: Option<Instant>,
 }
 
@@ -25,20 +28,30 @@ struct Test {
     since: Instant,
     until: Instant,
     lost: Bytes,
+    /// First and last packet of the spell that were acknowledged.
+    ends: Option<(Point, Point)>,
 }
 
 impl Guard {
     pub fn new(now: Instant) -> Self {
         let next_test = now + FIRST_TEST;
-        Self { sent: Bytes::ZERO, lost: Bytes::ZERO, test: None, next_test, elastic_until: None }
+        Self {
+            sent: Bytes::ZERO,
+            lost: Bytes::ZERO,
+            test: None,
+            next_test,
+            acquittals: 0,
+            elastic_until: None,
+        }
     }
 
     /// A loss that is to be credited; `newest` is its departure.
-    pub fn on_loss(&mut self, newest: Instant, bytes: Bytes) {
+    pub fn on_loss(&mut self, newest: Instant, bytes: Bytes, is_cruising: bool) {
         match &mut self.test {
             Some(test) if test.since <= newest && newest < test.until => test.lost += bytes,
             Some(_) => {}
-            None => self.lost += bytes,
+            None if is_cruising => self.lost += bytes,
+            None => {}
         }
     }
 
@@ -55,7 +68,8 @@ impl Guard {
         if now < self.next_test || self.test.is_some() {
             return None;
         }
-        self.next_test = now + Duration::from_millis(random.between(4000, 8000).into());
+        let interval = Duration::from_millis(random.between(4000, 8000).into());
+        self.next_test = now + interval * (1 << self.acquittals.min(3));
         let is_worth = self.lost.times(100) > self.sent && self.lost > datagram.times(TESTED_LOSSES);
         if !is_worth {
             (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
@@ -64,29 +78,35 @@ impl Guard {
         // As long as it took to lose so many.
         let fraction_of_epoch =
             datagram.times(TESTED_LOSSES * 5 / 4).get() * self.sent.get() / self.lost.get();
-        let epochs = fraction_of_epoch.div_ceil(sent.get().max(1)).clamp(1, 16);
-        let length = epoch * u32::try_from(epochs).unwrap_or(16);
-        self.test = Some(Test { since: now, until: now + length, lost: Bytes::ZERO });
+        let epochs = fraction_of_epoch.div_ceil(sent.get().max(1)).clamp(1, 40);
+        let length = epoch * u32::try_from(epochs).unwrap_or(40);
+        self.test = Some(Test { since: now, until: now + length, lost: Bytes::ZERO, ends: None });
         Some(length)
     }
 
-    /// Packets sent at this instant have met their fate, and `rate_sent` bytes left in the slower spell.
-    pub fn judge(
-        &mut self,
-        now: Instant,
-        resolved: Instant,
-        sent_per_spell: impl Fn(Duration) -> Bytes,
-    ) -> bool {
-        let Some(test) = self.test.filter(|test| test.until <= resolved) else { return false };
-        let sent = sent_per_spell(test.until - test.since);
+    /// Takes in an ACK frame; the packets sent up to `resolved` have met their fate. Whether loss follows
+    /// our rate, once the slower spell tells.
+    pub fn judge(&mut self, now: Instant, point: Point, resolved: Instant) -> bool {
+        let Some(test) = &mut self.test else { return false };
+        if point.sent_at >= test.since && point.sent_at < test.until {
+            let first = test.ends.map_or(point, |(first, _)| first);
+            test.ends = Some((first, point));
+        }
+        if resolved < test.until {
+            return false;
+        }
+        let sent = test.ends.map_or(Bytes::ZERO, |(first, last)| Span::between(&first, &last).sent);
         // lost' / sent' < 0.6 * lost / sent
         let slower = u128::from(test.lost.get()) * u128::from(self.sent.get()) * 10;
         let usual = u128::from(self.lost.get()) * u128::from(sent.get()) * 6;
+        let is_elastic = slower < usual;
         self.test = None;
         (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
-        let is_elastic = slower < usual;
         if is_elastic {
             self.elastic_until = Some(now + ELASTIC_MEMORY);
+            self.acquittals = 0;
+        } else {
+            self.acquittals += 1;
         }
         is_elastic
     }

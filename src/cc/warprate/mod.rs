@@ -300,10 +300,14 @@ impl WarpRate {
     fn on_drop(&mut self, ack: &Ack, point: Point) {
         let Some(epoch) = &self.epoch else { return };
         let span = epoch.span();
-        let queue = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump());
-        let is_high = queue > (self.target() * 4).max(self.delay.floor / 5);
         let is_long = span.ack_time * 4 >= self.epoch_length();
-        if !is_high || !is_long || !epoch.is_conclusive() || span.arrival() * DROP >= span.pace() {
+        let high = (self.target() * 4).max(self.delay.floor / 5);
+        // The cheap questions first: a lump is a walk over the epoch.
+        if !is_long || ack.delay.queue <= high {
+            return;
+        }
+        let is_high = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump()) > high;
+        if !is_high || !epoch.is_conclusive() || span.arrival() * DROP >= span.pace() {
             return;
         }
         let capacity = span.arrival();
@@ -435,8 +439,7 @@ impl WarpRate {
 
     fn judge_loss(&mut self, point: Point, rtt: &Rtt) {
         let resolved = point.sent_at.checked_sub(rtt.smoothed / 2).unwrap_or(point.sent_at);
-        let rate = self.rate * thousandths(800);
-        if self.guard.judge(self.now, resolved, |spell| rate * spell) {
+        if self.guard.judge(self.now, point, resolved) {
             let Some(first) = self.history.front() else { return };
             let span = Span::between(first, &point);
             let delivered = span.delivered / span.ack_time;
@@ -505,11 +508,15 @@ impl RateLaw for WarpRate {
             (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
                 self.on_congestion(verdict);
             }
-            (_, VerdictKind::Scatter) => {
+            (phase, VerdictKind::Scatter) => {
+                let is_cruising = matches!(phase, Phase::Cruise { .. });
                 self.scattered += verdict.bytes;
-                self.guard.on_loss(verdict.newest, verdict.bytes);
+                self.guard.on_loss(verdict.newest, verdict.bytes, is_cruising);
             }
-            (_, VerdictKind::Burst) => self.guard.on_loss(verdict.newest, verdict.bytes),
+            (phase, VerdictKind::Burst) => {
+                let is_cruising = matches!(phase, Phase::Cruise { .. });
+                self.guard.on_loss(verdict.newest, verdict.bytes, is_cruising);
+            }
         }
     }
 
