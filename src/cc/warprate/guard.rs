@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::constants::TESTED_LOSSES;
 use super::evidence::{Point, Span};
 use crate::cc::random::Random;
-use crate::units::Bytes;
+use crate::units::{Bytes, Gain, Rate};
 
 /// Losses of a spell, of a slower one, and the verdict.
 #[derive(Debug, Clone)]
@@ -20,7 +20,8 @@ pub(super) struct Guard {
     next_test: Instant,
     /// Tests in a row that found chance: each makes the next one rarer.
     acquittals: u32,
-    elastic_until: Option<Instant>,
+    /// Until when loss counts as ours, and the rate at which it was found to be.
+    elastic: Option<(Instant, Rate)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,14 +36,7 @@ struct Test {
 impl Guard {
     pub fn new(now: Instant) -> Self {
         let next_test = now + FIRST_TEST;
-        Self {
-            sent: Bytes::ZERO,
-            lost: Bytes::ZERO,
-            test: None,
-            next_test,
-            acquittals: 0,
-            elastic_until: None,
-        }
+        Self { sent: Bytes::ZERO, lost: Bytes::ZERO, test: None, next_test, acquittals: 0, elastic: None }
     }
 
     /// A loss that is to be credited; `newest` is its departure.
@@ -86,7 +80,7 @@ impl Guard {
 
     /// Takes in an ACK frame; the packets sent up to `resolved` have met their fate. Whether loss follows
     /// our rate, once the slower spell tells.
-    pub fn judge(&mut self, now: Instant, point: Point, resolved: Instant) -> bool {
+    pub fn judge(&mut self, now: Instant, point: Point, resolved: Instant, rate: Rate) -> bool {
         let Some(test) = &mut self.test else { return false };
         if point.sent_at >= test.since && point.sent_at < test.until {
             let first = test.ends.map_or(point, |(first, _)| first);
@@ -103,7 +97,7 @@ impl Guard {
         self.test = None;
         (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
         if is_elastic {
-            self.elastic_until = Some(now + ELASTIC_MEMORY);
+            self.elastic = Some((now + ELASTIC_MEMORY, rate));
             self.acquittals = 0;
         } else {
             self.acquittals += 1;
@@ -111,11 +105,22 @@ impl Guard {
         is_elastic
     }
 
+    /// A loss while loss counts as ours. One that goes on though the rate has fallen far is not: the verdict
+    /// was wrong, and the rate from before it is due.
+    pub fn acquit(&mut self, rate: Rate) -> Option<Rate> {
+        let (_, before) = self.elastic.filter(|(_, before)| rate < *before * ACQUITTED)?;
+        self.elastic = None;
+        self.acquittals += 1;
+        Some(before)
+    }
+
     /// Whether loss was found to follow our rate, not long ago.
     pub fn is_elastic(&self, now: Instant) -> bool {
-        self.elastic_until.is_some_and(|until| now < until)
+        self.elastic.is_some_and(|(until, _)| now < until)
     }
 }
 
 const FIRST_TEST: Duration = Duration::from_secs(1);
+/// So far below the rate of the verdict nothing of ours overflows any more.
+const ACQUITTED: Gain = Gain::percent(70);
 const ELASTIC_MEMORY: Duration = Duration::from_secs(10);

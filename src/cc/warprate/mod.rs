@@ -198,7 +198,7 @@ impl WarpRate {
         } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival() < window.pace() * Gain::percent(50) {
+        if window.arrival() < window.pace() * Gain::percent(65) {
             // More is lost than chance explains.
             self.set_rate(window.arrival().min(self.rate));
         }
@@ -439,7 +439,7 @@ impl WarpRate {
 
     fn judge_loss(&mut self, point: Point, rtt: &Rtt) {
         let resolved = point.sent_at.checked_sub(rtt.smoothed / 2).unwrap_or(point.sent_at);
-        if self.guard.judge(self.now, point, resolved) {
+        if self.guard.judge(self.now, point, resolved, self.rate) {
             let Some(first) = self.history.front() else { return };
             let span = Span::between(first, &point);
             let delivered = span.delivered / span.ack_time;
@@ -506,7 +506,11 @@ impl RateLaw for WarpRate {
             }
             // Nor is there any chance in losses that follow our rate.
             (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
-                self.on_congestion(verdict);
+                let is_new = self.answered.is_some_and(|answered| verdict.newest > answered);
+                match is_new.then(|| self.guard.acquit(self.rate)).flatten() {
+                    Some(before) => self.set_rate(before),
+                    None => self.on_congestion(verdict),
+                }
             }
             (phase, VerdictKind::Scatter) => {
                 let is_cruising = matches!(phase, Phase::Cruise { .. });
