@@ -41,10 +41,10 @@ fn preset(name: &str) -> Topology {
 
 /// Pinned: a change of any of these says that packets or decisions have moved, and the change must say why.
 const PINNED: &[(&str, &str)] = &[
-    ("loss-data-5pct", "8f92263db40f3b9431d9c9b3ac837e19c8dd2e534a0f47b15504791d4ae3bfc8"),
-    ("jitter-1ms-reorder", "3e321992cdac13d2b227442194f4a7774b5f387d0722b9a0336c10b526574abb"),
-    ("jitter-10ms-fifo", "8773e3adf710cf4b8fa0ad5e12bd04894cd020547fe8e4ebb2ad4d43477094b0"),
-    ("wireless-wifi-txop-30ms", "a2609954ed782125d0e18989c3092276f6f090bc168f3980d669dedbab6c362b"),
+    ("loss-data-5pct", "713b326521839ee9f563313bfaf41b88399e74ec1bad7b97c01cf33b943bd496"),
+    ("jitter-1ms-reorder", "9293b9aa6e523d33aa3734398675d5a86c1930efca5a052053ad46df3ec8b87e"),
+    ("jitter-10ms-fifo", "aa7ecf0a4a977ef7ceb815c2c537e25e805ace4c8da4a48c9450203a700f551b"),
+    ("wireless-wifi-txop-30ms", "3e1fe835a826df7d505789792ad50948d5ac2f4a72c4ef03ed8f8a0cd2db00ed"),
 ];
 
 #[test]
@@ -54,7 +54,7 @@ fn traces_of_quic_hosts_are_pinned() {
     assert_eq!(found, pinned);
 }
 
-const EVERYTHING: &str = "39ddd751a7c509f8f5d1aa915048e5f132021eaba05ee3687e9a245c019d4894";
+const EVERYTHING: &str = "1c4a300a71c4a1e4c3907544d8d9c7a82a739bd20154be0cec0e4959239c037e";
 
 #[test]
 fn the_trace_of_all_kinds_of_hosts_is_pinned() {
