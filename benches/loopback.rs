@@ -84,7 +84,7 @@ fn main() {
     );
     let mut rows = Vec::new();
     for (name, ours) in
-        [("warprate, quinn's CUBIC", Stack::Ours), ("warprate, fixed at 10 Gbit/s", Stack::OursFixed)]
+        [("warprate, WarpRATE", Stack::Ours), ("warprate, fixed at 10 Gbit/s", Stack::OursFixed)]
     {
         let pairs: Vec<(Cost, Cost)> = (0..options.pairs)
             .map(|i| {

@@ -117,7 +117,6 @@ fn two_percent_at_random_is_scatter() {
 }
 
 #[test]
-#[ignore = "fails: 75 %, and none of 10 % at random: the scatter rate learns from nothing but scatter"]
 fn five_percent_at_random_is_scatter() {
     assert_chance_is_scatter(50, queue(Duration::ZERO));
     assert_chance_is_scatter(100, queue(Duration::ZERO));
@@ -125,7 +124,6 @@ fn five_percent_at_random_is_scatter() {
 
 /// Our own probes raise the queue now and then: what was learnt before still explains the losses.
 #[test]
-#[ignore = "fails: 75 %, and the others are congestion: the scatter rate learns from nothing but scatter"]
 fn random_loss_stays_scatter_under_a_queue() {
     assert_chance_is_scatter(50, queue(ms(10)));
 }
