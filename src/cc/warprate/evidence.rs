@@ -173,3 +173,8 @@ const MOST_POINTS_U32: u32 = 64;
 pub(super) fn thousandths(milli: i64) -> Gain {
     Gain::ratio(u32::try_from(milli).unwrap_or(0), 1000)
 }
+
+/// In nanoseconds, so far below the largest number that differences and sums of a few stay within.
+pub(super) fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+}

@@ -50,7 +50,7 @@ use self::constants::{
     CONGESTION_GAIN, EVIDENCE_EPOCHS, FLOOR_INTERVAL, LEAST_SILENCE, LONGEST_RESPONSE, RIVALS_REMEMBERED,
     SHORTEST_EPOCH, STEPS, TARGET_AT, TARGET_QUEUE,
 };
-use self::evidence::{Epoch, Point, Span, thousandths};
+use self::evidence::{Epoch, Point, Span, nanos, thousandths};
 use self::guard::Guard;
 use self::probe::{Ladder, Probe};
 use self::slowdown::{Answer, Slowdown};
@@ -428,12 +428,9 @@ impl WarpRate {
         epoch.add(point);
         let is_long = point.acked_at >= epoch.first().acked_at + self.epoch_length();
         self.on_probe_ack(point);
-        match &self.epoch {
-            Some(epoch) if is_long && epoch.is_conclusive() => {
-                let epoch = epoch.clone();
-                self.on_epoch(&epoch, ack.newest.app_limited);
-            }
-            _ => self.on_drop(ack, point),
+        match self.epoch.take_if(|epoch| is_long && epoch.is_conclusive()) {
+            Some(epoch) => self.on_epoch(&epoch, ack.newest.app_limited),
+            None => self.on_drop(ack, point),
         }
     }
 
@@ -554,10 +551,6 @@ impl RateLaw for WarpRate {
             Phase::Compete(_) => "compete",
         }
     }
-}
-
-fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
 
 const LEAST_TARGET: Duration = Duration::from_micros(250);

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::constants::{SHORTEST_TEST, TEST_EPOCHS};
-use super::evidence::Span;
+use super::evidence::{Span, nanos};
 use crate::units::Rate;
 
 /// One slow-down because of a queue, watched.
@@ -59,8 +59,4 @@ impl Slowdown {
         let fallen = self.from.saturating_sub(above);
         if fallen < expected / 4 { Answer::NotOurs } else { Answer::Ours }
     }
-}
-
-fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
