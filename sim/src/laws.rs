@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warprate::cc::warprate::Tuning;
 use warprate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, RateLaw, WarpRate};
 use warprate::conn::Law;
 use warpunits::{Bytes, Rate};
@@ -98,6 +99,12 @@ impl Made {
     /// A law of one's own, made by `factory` for each path.
     pub fn own(factory: impl LawFactory + 'static) -> Self {
         Self::Own { factory: Arc::new(factory), is_paced: false }
+    }
+
+    /// WarpRATE by other numbers than its own.
+    pub fn warprate(tuning: Tuning, seed: u64) -> Self {
+        let factory = move |start: PathStart| WarpRate::tuned(start, seed, tuning);
+        Self::Own { factory: Arc::new(factory), is_paced: true }
     }
 
     /// Whether it is a controller written for `quinn-proto`.

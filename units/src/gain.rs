@@ -30,6 +30,11 @@ impl Gain {
         Self::ratio(n, 100)
     }
 
+    /// In thousandths, rounded down.
+    pub const fn thousandths(self) -> u64 {
+        self.num as u64 * 1000 / self.den as u64
+    }
+
     /// `value * self`, rounded down, saturating.
     pub(crate) fn scale(self, value: u64) -> u64 {
         saturate(u128::from(value) * u128::from(self.num) / u128::from(self.den))

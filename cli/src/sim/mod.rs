@@ -10,6 +10,7 @@ mod published;
 #[cfg(unix)]
 mod reality;
 mod run;
+mod sensitivity;
 mod state;
 mod workers;
 mod yardsticks;
@@ -33,6 +34,8 @@ pub enum Command {
     Published(published::Args),
     /// Hold a law against what it must reach: transfers and steady states, with a floor and a goal each.
     Floors(floors::Args),
+    /// Turn each number of WarpRATE's table up and down, and see what the floors' figures make of it.
+    Sensitivity(sensitivity::Args),
     /// Let two CUBIC flows share a bottleneck, one acknowledged on every packet, one on every n-th.
     AckRatio(ack_ratio::Args),
     /// Let every pair of laws share a bottleneck, and compare with theory and the snapshot.
@@ -55,6 +58,7 @@ impl Command {
             Self::List => list::run(),
             Self::Published(args) => args.run(),
             Self::Floors(args) => args.run(),
+            Self::Sensitivity(args) => args.run(),
             Self::AckRatio(args) => args.run(),
             Self::Duels(args) => args.run(),
             #[cfg(unix)]

@@ -117,7 +117,12 @@ pub fn law(topology: &Topology, index: usize, spec: &LawSpec, seed: u64) -> laws
     let flow = &topology.flows[index];
     let (_, bottleneck) = topology.bottleneck(flow);
     let bdp = warplink::bdp(bottleneck.rate, topology.rtt(flow));
-    laws::make(spec, payload_rate(bottleneck.rate, flow.mtu), bdp, link_seed(seed, LAW_SEEDS + index as u64))
+    laws::make(spec, payload_rate(bottleneck.rate, flow.mtu), bdp, law_seed(seed, index))
+}
+
+/// What the law of a flow draws from in a run with this seed.
+pub fn law_seed(seed: u64, flow: usize) -> u64 {
+    link_seed(seed, LAW_SEEDS + flow as u64)
 }
 
 /// A run: the world and what stands for what in it.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::constants::{EPOCH_OVER_LUMP, LEAST_POINTS, MOST_CREDIT};
+use super::tuning::Tuning;
 use crate::signal::Ack;
 use crate::units::{Bytes, Gain, Rate};
 
@@ -70,8 +70,8 @@ impl Span {
 
     /// The rate at which it arrived. A scattered loss took its place in the bottleneck like any packet, so
     /// it counts, within limits.
-    pub fn arrival(&self) -> Rate {
-        (self.delivered + self.scattered.min(self.delivered * MOST_CREDIT)) / self.ack_time
+    pub fn arrival(&self, tuning: &Tuning) -> Rate {
+        (self.delivered + self.scattered.min(self.delivered * tuning.most_credit)) / self.ack_time
     }
 }
 
@@ -160,18 +160,24 @@ impl Epoch {
     }
 
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
-    pub fn is_conclusive(&self) -> bool {
-        self.points.len() > LEAST_POINTS && self.lump() * EPOCH_OVER_LUMP <= self.span().ack_time
+    pub fn is_conclusive(&self, tuning: &Tuning) -> bool {
+        let has_points = self.points.len() > tuning.least_points as usize;
+        has_points && self.lump() * tuning.epoch_over_lump <= self.span().ack_time
     }
 }
 
-/// Points kept of an epoch: four times [`EPOCH_OVER_LUMP`].
+/// Points kept of an epoch: four times [`Tuning::epoch_over_lump`].
 const MOST_POINTS: usize = 64;
 const MOST_POINTS_U32: u32 = 64;
 
 /// `rate` or `bytes` times this many thousandths.
 pub(super) fn thousandths(milli: i64) -> Gain {
     Gain::ratio(u32::try_from(milli).unwrap_or(0), 1000)
+}
+
+/// `gain` in thousandths.
+pub(super) fn in_thousandths(gain: Gain) -> i64 {
+    i64::try_from(gain.thousandths()).unwrap_or(i64::MAX)
 }
 
 /// In nanoseconds, so far below the largest number that differences and sums of a few stay within.

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::constants::TESTED_LOSSES;
 use super::evidence::{Point, Span};
+use super::tuning::Tuning;
 use crate::cc::random::Random;
 use crate::units::{Bytes, Gain, Rate};
 
@@ -56,6 +56,7 @@ impl Guard {
         sent: Bytes,
         epoch: Duration,
         datagram: Bytes,
+        tuning: &Tuning,
         random: &mut Random,
     ) -> Option<Duration> {
         self.sent += sent;
@@ -64,14 +65,14 @@ impl Guard {
         }
         let interval = Duration::from_millis(random.between(4000, 8000).into());
         self.next_test = now + interval * (1 << self.acquittals.min(3));
-        let is_worth = self.lost.times(100) > self.sent && self.lost > datagram.times(TESTED_LOSSES);
+        let tested = u64::from(tuning.tested_losses);
+        let is_worth = self.lost.times(100) > self.sent && self.lost > datagram.times(tested);
         if !is_worth {
             (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
             return None;
         }
         // As long as it took to lose so many.
-        let fraction_of_epoch =
-            datagram.times(TESTED_LOSSES * 5 / 4).get() * self.sent.get() / self.lost.get();
+        let fraction_of_epoch = datagram.times(tested * 5 / 4).get() * self.sent.get() / self.lost.get();
         let epochs = fraction_of_epoch.div_ceil(sent.get().max(1)).clamp(1, 40);
         let length = epoch * u32::try_from(epochs).unwrap_or(40);
         self.test = Some(Test { since: now, until: now + length, lost: Bytes::ZERO, ends: None });

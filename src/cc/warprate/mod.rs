@@ -34,28 +34,26 @@
 //! A verdict of congestion or a mark takes 15 % off D, once per round trip; silence changes nothing.
 
 mod compete;
-mod constants;
 mod evidence;
 mod guard;
 mod probe;
 mod slowdown;
 mod standing;
 mod start;
+mod tuning;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::compete::Compete;
-use self::constants::{
-    CONGESTION_GAIN, EVIDENCE_EPOCHS, FLOOR_INTERVAL, LEAST_SILENCE, LONGEST_RESPONSE, RIVALS_REMEMBERED,
-    SHORTEST_EPOCH, STEPS, TARGET_AT, TARGET_QUEUE,
-};
-use self::evidence::{Epoch, Point, Span, nanos, thousandths};
+use self::evidence::{Epoch, Point, Span, in_thousandths, nanos, thousandths};
 use self::guard::Guard;
 use self::probe::{Ladder, Probe};
 use self::slowdown::{Answer, Slowdown};
 use self::standing::Standing;
 use self::start::Start;
+use self::tuning::TARGET_AT;
+pub use self::tuning::{Number, Tuning};
 use super::random::Random;
 use super::{PathStart, RateLaw};
 use crate::signal::{Ack, Plan, Rtt, Sent, Undo, Verdict, VerdictKind};
@@ -64,6 +62,7 @@ use crate::units::{Bytes, Gain, Rate};
 /// The WarpRATE law.
 #[derive(Debug, Clone)]
 pub struct WarpRate {
+    tuning: Tuning,
     datagram: Bytes,
     anchor: Rate,
     born: Instant,
@@ -117,14 +116,20 @@ enum Phase {
 impl WarpRate {
     /// A law in its first state; `seed` spreads its probes, and should differ between flows.
     pub fn new(start: PathStart, seed: u64) -> Self {
+        Self::tuned(start, seed, Tuning::default())
+    }
+
+    /// The same by other numbers, for experiments.
+    pub fn tuned(start: PathStart, seed: u64, tuning: Tuning) -> Self {
         Self {
+            tuning,
             datagram: start.datagram,
             anchor: start.anchor,
             born: start.now,
             now: start.now,
             random: Random::new(seed),
             rate: start.anchor,
-            phase: Phase::Start(Box::new(Start::new(start.now))),
+            phase: Phase::Start(Box::new(Start::new(start.now, tuning))),
             ladder: Ladder::default(),
             epoch: None,
             history: VecDeque::new(),
@@ -148,20 +153,21 @@ impl WarpRate {
 
     /// q*(rate) = 4 ms · sqrt(25 Mbit/s / rate), within limits.
     fn target(&self) -> Duration {
-        let square = TARGET_QUEUE.as_nanos().pow(2) * u128::from(TARGET_AT.as_bytes_per_sec());
+        let square = self.tuning.target_queue.as_nanos().pow(2) * u128::from(TARGET_AT.as_bytes_per_sec());
         let nanos = (square / u128::from(self.rate.as_bytes_per_sec().max(1))).isqrt();
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).clamp(LEAST_TARGET, MOST_TARGET)
     }
 
     fn epoch_length(&self) -> Duration {
-        (self.delay.floor + self.delay.queue).max(SHORTEST_EPOCH)
+        (self.delay.floor + self.delay.queue).max(self.tuning.shortest_epoch)
     }
 
     /// u in thousandths: half of the queue's error in the time of an epoch.
     fn answer(&self, target: Duration) -> i64 {
-        let time = nanos(self.epoch_length().min(LONGEST_RESPONSE)).max(1);
+        let time = nanos(self.epoch_length().min(self.tuning.longest_response)).max(1);
         let error = nanos(target) - nanos(self.delay.queue);
-        (error * 1000 / (2 * time)).clamp(STEPS.0, STEPS.1)
+        (error * 1000 / (2 * time))
+            .clamp(-in_thousandths(self.tuning.step), in_thousandths(self.tuning.growth))
     }
 
     fn cruise(&mut self) {
@@ -178,40 +184,41 @@ impl WarpRate {
 
     /// The law, once per epoch.
     fn on_epoch(&mut self, epoch: &Epoch, is_limited: bool) {
-        let above = self.delay.on_epoch(epoch);
+        let above = self.delay.on_epoch(epoch, &self.tuning);
         let last = epoch.last();
         let window = Span::between(self.history.front().unwrap_or(&last), &last);
         self.history.push_back(last);
-        if self.history.len() > EVIDENCE_EPOCHS {
+        if self.history.len() > self.tuning.evidence_epochs as usize {
             self.history.pop_front();
         }
         self.epoch = Some(Epoch::new(last));
         let target = self.target();
-        self.watch_slowdown(&epoch.span(), window.arrival(), above, target);
+        self.watch_slowdown(&epoch.span(), window.arrival(&self.tuning), above, target);
         if matches!(self.phase, Phase::Compete(_)) {
             return;
         }
         let best = self.arrivals.iter().copied().max().unwrap_or(self.rate);
-        let next = (window.arrival() * thousandths(1000 + self.answer(target))).max(best * LEAST_OF_BEST);
+        let next = (window.arrival(&self.tuning) * thousandths(1000 + self.answer(target)))
+            .max(best * LEAST_OF_BEST);
         if self.delay.queue > target {
             self.set_rate(next.min(self.rate));
         } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival() < window.pace() * Gain::percent(65) {
+        if window.arrival(&self.tuning) < window.pace() * Gain::percent(65) {
             // More is lost than chance explains.
-            self.set_rate(window.arrival().min(self.rate));
+            self.set_rate(window.arrival(&self.tuning).min(self.rate));
         }
         self.advance(&window, &epoch.span(), target, is_limited);
     }
 
     /// A queue that does not drain when we slow down is not ours.
     fn watch_slowdown(&mut self, span: &Span, capacity: Rate, above: Duration, target: Duration) {
-        if span.pace() > span.arrival() * Gain::percent(125) {
+        if span.pace() > span.arrival(&self.tuning) * Gain::percent(125) {
             self.arrivals.clear();
         }
-        self.arrivals.push_back(span.arrival());
-        if self.arrivals.len() > 2 * EVIDENCE_EPOCHS {
+        self.arrivals.push_back(span.arrival(&self.tuning));
+        if self.arrivals.len() > 2 * self.tuning.evidence_epochs as usize {
             self.arrivals.pop_front();
         }
         if self.delay.queue <= target {
@@ -222,9 +229,10 @@ impl WarpRate {
             self.slowdown = Some(Slowdown::new(self.now, above, self.rate));
             return;
         };
-        let is_known = self.rivals_seen.is_some_and(|seen| self.now < seen + RIVALS_REMEMBERED);
+        let is_known = self.rivals_seen.is_some_and(|seen| self.now < seen + self.tuning.rivals_remembered);
         let queue = self.delay.queue;
-        let answer = slowdown.on_epoch(self.now, span, capacity, above, (queue, target), is_known);
+        let answer =
+            slowdown.on_epoch(self.now, span, capacity, above, (queue, target), is_known, &self.tuning);
         let before = slowdown.rate;
         if answer != Answer::Open {
             self.slowdown = None;
@@ -273,7 +281,8 @@ impl WarpRate {
         }
         if let Phase::Cruise { .. } = self.phase {
             let length = self.epoch_length();
-            let spell = self.guard.on_epoch(now, span.sent, length, self.datagram, &mut self.random);
+            let spell =
+                self.guard.on_epoch(now, span.sent, length, self.datagram, &self.tuning, &mut self.random);
             if let Some(spell) = spell {
                 self.phase = Phase::Below { until: now + spell, gain: 800 };
             }
@@ -307,10 +316,11 @@ impl WarpRate {
             return;
         }
         let is_high = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump()) > high;
-        if !is_high || !epoch.is_conclusive() || span.arrival() * DROP >= span.pace() {
+        if !is_high || !epoch.is_conclusive(&self.tuning) || span.arrival(&self.tuning) * DROP >= span.pace()
+        {
             return;
         }
-        let capacity = span.arrival();
+        let capacity = span.arrival(&self.tuning);
         let excess = ack.in_flight - capacity * self.delay.floor;
         self.set_rate(capacity);
         self.arrivals.clear();
@@ -327,8 +337,9 @@ impl WarpRate {
         }
         match self.phase {
             Phase::Cruise { .. } if self.slowdown.is_none() => {
-                let is_young = self.now < self.born + FLOOR_INTERVAL * 6;
-                let interval = if is_young { FLOOR_INTERVAL } else { FLOOR_INTERVAL * 5 };
+                let is_young = self.now < self.born + self.tuning.floor_interval * 6;
+                let interval =
+                    if is_young { self.tuning.floor_interval } else { self.tuning.floor_interval * 5 };
                 if self.floor_seen + interval < self.now {
                     self.drain(self.epoch_length() + LEAST_DRAIN, 500);
                 }
@@ -372,8 +383,8 @@ impl WarpRate {
     fn proven_arrival(&self) -> Option<Rate> {
         let epoch = self.epoch.as_ref()?;
         let first = self.history.front()?;
-        let is_proven = self.history.len() > 1 || epoch.is_conclusive();
-        is_proven.then(|| Span::between(first, &epoch.last()).arrival())
+        let is_proven = self.history.len() > 1 || epoch.is_conclusive(&self.tuning);
+        is_proven.then(|| Span::between(first, &epoch.last()).arrival(&self.tuning))
     }
 
     /// A queue overflowed or marked: below what is delivered, once per round trip.
@@ -386,7 +397,7 @@ impl WarpRate {
         }
         self.answered = Some(verdict.now);
         let delivered = self.proven_arrival().unwrap_or(self.rate);
-        self.set_rate(delivered.min(self.rate) * CONGESTION_GAIN);
+        self.set_rate(delivered.min(self.rate) * self.tuning.congestion_gain);
         if let Some(epoch) = &self.epoch {
             let last = epoch.last();
             self.restart(last);
@@ -413,14 +424,14 @@ impl WarpRate {
                 let longest = rtt.smoothed + rtt.deviation * 4 + ACK_LAG;
                 self.rate * longest + self.datagram.times(WINDOW_SLACK)
             }
-            (_, None) => constants::BLIND,
+            (_, None) => self.tuning.blind,
         }
     }
 
     fn on_evidence(&mut self, ack: &Ack, point: Point) {
         let Some(epoch) = &mut self.epoch else { return };
         let silence = (self.delay.floor + self.delay.queue) * 2;
-        let silence = silence.max(ack.rtt.smoothed + ack.rtt.deviation * 4).max(LEAST_SILENCE);
+        let silence = silence.max(ack.rtt.smoothed + ack.rtt.deviation * 4).max(self.tuning.least_silence);
         if epoch.last().acked_at + silence < point.acked_at {
             // Silence is not evidence.
             return self.restart(point);
@@ -428,7 +439,7 @@ impl WarpRate {
         epoch.add(point);
         let is_long = point.acked_at >= epoch.first().acked_at + self.epoch_length();
         self.on_probe_ack(point);
-        match self.epoch.take_if(|epoch| is_long && epoch.is_conclusive()) {
+        match self.epoch.take_if(|epoch| is_long && epoch.is_conclusive(&self.tuning)) {
             Some(epoch) => self.on_epoch(&epoch, ack.newest.app_limited),
             None => self.on_drop(ack, point),
         }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::constants::{BLIND, CONGESTION_GAIN, START_GROWTH};
 use super::evidence::Span;
-use super::{Phase, WarpRate};
+use super::{Phase, Tuning, WarpRate};
 use crate::cc::RateLaw;
 use crate::cc::testbed::{Bed, Cause, DATAGRAM, Path, is_within};
 use crate::loss::{RecoveryClock, Waiting};
@@ -179,8 +178,8 @@ fn p3_the_blind_volume_is_bounded() {
     for (anchor, rtt) in [(Rate::mbps(100), ms(20)), (Rate::gbps(10), ms(300)), (Rate::gbps(100), ms(2))] {
         let mut bed = bed(Path::new(Rate::gbps(1), rtt), anchor);
         bed.run_for(rtt - ms(1) / 1000);
-        assert!(sent(&bed) <= BLIND, "{anchor}, {rtt:?}: {}", sent(&bed));
-        assert!(sent(&bed) + DATAGRAM > BLIND, "{anchor}, {rtt:?}: {}", sent(&bed));
+        assert!(sent(&bed) <= Tuning::default().blind, "{anchor}, {rtt:?}: {}", sent(&bed));
+        assert!(sent(&bed) + DATAGRAM > Tuning::default().blind, "{anchor}, {rtt:?}: {}", sent(&bed));
     }
 }
 
@@ -189,7 +188,7 @@ fn p3_growth_follows_what_is_delivered() {
     for mbps in [5, 100, 1000] {
         let mut bed = bed(Path::new(Rate::mbps(mbps), ms(100)), Rate::gbps(10));
         let is_over = bed.run_until(ms(4000), |bed| {
-            let most = BLIND + bed.delivered().times(START_GROWTH);
+            let most = Tuning::default().blind + bed.delivered().times(Tuning::default().start_growth.into());
             assert!(bed.in_flight() <= most, "{mbps} Mbit/s: {} of {most}", bed.in_flight());
             bed.state() != "start"
         });
@@ -203,8 +202,8 @@ fn p3_growth_stops_at_the_first_epoch_that_delivers_less_than_was_sent() {
         let link = Rate::mbps(mbps);
         let mut bed = bed(Path::new(link, ms(rtt)), Rate::gbps(10));
         assert!(bed.run_until(ms(4000), |bed| bed.state() != "start"));
-        // The train of `BLIND` and a round trip, and no second one.
-        let longest = ms(rtt) * 2 + BLIND / link;
+        // The train of `blind` and a round trip, and no second one.
+        let longest = ms(rtt) * 2 + Tuning::default().blind / link;
         assert!(bed.now() - t0() <= longest, "{link}, {rtt} ms: {:?}", bed.now() - t0());
         let rate = bed.law(|law| law.rate);
         assert!(rate <= link * Gain::percent(110), "{link}, {rtt} ms: {rate}");
@@ -249,7 +248,8 @@ impl Asked {
         }
         // Less than 2/3 of what was sent since then has arrived.
         let window = first.zip(self.law.history.back()).map(|(first, last)| Span::between(&first, last));
-        let is_short = window.is_some_and(|window| window.arrival() * Gain::ratio(3, 2) < window.pace());
+        let is_short = window
+            .is_some_and(|window| window.arrival(&Tuning::default()) * Gain::ratio(3, 2) < window.pace());
         // The start reads the rate, a rival's window is one, and a drain follows a drop of capacity.
         let is_found = ["start", "compete"].contains(&state)
             || self.law.delay.queue > target
@@ -349,7 +349,10 @@ fn p4_congestion_is_answered_once_per_round_trip() {
     let before = law.rate;
     law.on_verdict(&verdict(now, VerdictKind::Congestion, now - ms(40), ms(20)));
     let after = law.rate;
-    assert!(after <= before * CONGESTION_GAIN && after >= before * Gain::percent(70), "{before} to {after}");
+    assert!(
+        after <= before * Tuning::default().congestion_gain && after >= before * Gain::percent(70),
+        "{before} to {after}"
+    );
     // It left before the answer could be seen.
     law.on_verdict(&verdict(now + ms(20), VerdictKind::Congestion, now, ms(20)));
     assert_eq!(law.rate, after);

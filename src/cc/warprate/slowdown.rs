@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::constants::{SHORTEST_TEST, TEST_EPOCHS};
 use super::evidence::{Span, nanos};
+use super::tuning::Tuning;
 use crate::units::Rate;
 
 /// One slow-down because of a queue, watched.
@@ -46,14 +46,16 @@ impl Slowdown {
         above: Duration,
         (queue, target): (Duration, Duration),
         is_known: bool,
+        tuning: &Tuning,
     ) -> Answer {
         self.epochs += 1;
         self.expected += nanos(epoch.send_time) - nanos(epoch.sent / capacity);
         let expected = Duration::from_nanos(u64::try_from(self.expected).unwrap_or(0));
         let haste = if is_known { 2 } else { 1 };
-        let is_long = self.epochs >= TEST_EPOCHS / haste && self.since + SHORTEST_TEST / haste <= now;
+        let is_long =
+            self.epochs >= tuning.test_epochs / haste && self.since + tuning.shortest_test / haste <= now;
         // The longer nothing falls, the less must have been expected.
-        if !is_long || expected <= target || expected * self.epochs <= queue * TEST_EPOCHS {
+        if !is_long || expected <= target || expected * self.epochs <= queue * tuning.test_epochs {
             return Answer::Open;
         }
         let fallen = self.from.saturating_sub(above);

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::constants::EVIDENCE_EPOCHS;
 use super::evidence::Epoch;
+use super::tuning::Tuning;
 use crate::signal::Rtt;
 
 /// What the round-trip times of the last epochs say.
@@ -28,10 +28,10 @@ pub(super) struct Standing {
 
 impl Standing {
     /// An epoch is over; the least delay above the floor in it.
-    pub fn on_epoch(&mut self, epoch: &Epoch) -> Duration {
+    pub fn on_epoch(&mut self, epoch: &Epoch, tuning: &Tuning) -> Duration {
         let above = epoch.least_rtt().saturating_sub(self.floor);
         self.above.push_back(above);
-        if self.above.len() > EVIDENCE_EPOCHS {
+        if self.above.len() > tuning.evidence_epochs as usize {
             self.above.pop_front();
         }
         self.foreign = self.foreign.min(self.above.iter().max().copied().unwrap_or_default());

@@ -2,23 +2,24 @@
 //!
 //! ```text
 //! rate   = anchor; from the second ACK frame on min(anchor, fastest delivery between two ACK frames)
-//! window = BLIND; from the second ACK frame on BLIND + 6 · delivered
+//! window = blind; from the second ACK frame on blind + 6 · delivered
 //! ```
 //! The first reading that is conclusive ends it. A train that took longer to arrive than to leave was
 //! spread by a bottleneck: its arrival is the rate. Any other proves the rate that it had so far.
 //!
 //! No step depends on the round-trip time, and none waits for a loss.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::constants::{BLIND, BLIND_UNSPREAD, START_GROWTH};
 use super::evidence::{Epoch, Point};
+use super::tuning::Tuning;
 use crate::signal::{Ack, Sent};
 use crate::units::{Bytes, Rate};
 
 /// The state of the start.
 #[derive(Debug, Clone)]
 pub(super) struct Start {
+    tuning: Tuning,
     /// Departure of the first packet of the train.
     train: Instant,
     last_sent: Instant,
@@ -29,14 +30,16 @@ pub(super) struct Start {
 }
 
 impl Start {
-    pub fn new(now: Instant) -> Self {
-        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
+    pub fn new(now: Instant, tuning: Tuning) -> Self {
+        Self { tuning, train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
     pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, rate: Rate) {
         let gap = sent.now.saturating_duration_since(self.last_sent);
-        if self.bytes < datagram.times(TRAIN) && gap > LEAST_GAP + datagram.times(4) / rate {
+        if self.bytes < datagram.times(self.tuning.train.into())
+            && gap > self.tuning.least_gap + datagram.times(4) / rate
+        {
             self.train = sent.now;
             self.bytes = Bytes::ZERO;
         }
@@ -57,17 +60,17 @@ impl Start {
             }
         };
         epoch.add(point);
-        self.is_unspread |= epoch.unspread() >= UNSPREAD;
+        self.is_unspread |= epoch.unspread() >= self.tuning.unspread;
         let span = epoch.span();
-        if !epoch.is_conclusive() {
+        if !epoch.is_conclusive(&self.tuning) {
             // Most of it never arrives, or nothing comes evenly.
-            let is_drowned = ack.lost > ack.delivered && ack.lost > BLIND;
-            let is_over = is_drowned || span.ack_time > LONGEST_START;
-            return is_over.then(|| span.arrival().min(anchor));
+            let is_drowned = ack.lost > ack.delivered && ack.lost > self.tuning.blind;
+            let is_over = is_drowned || span.ack_time > self.tuning.longest_start;
+            return is_over.then(|| span.arrival(&self.tuning).min(anchor));
         }
         // A tenth more than it took to leave.
         let is_spread = span.ack_time * 9 > span.send_time * 10;
-        Some(if is_spread { span.arrival().min(anchor) } else { epoch.peak().min(anchor) })
+        Some(if is_spread { span.arrival(&self.tuning).min(anchor) } else { epoch.peak().min(anchor) })
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
@@ -80,18 +83,10 @@ impl Start {
     pub fn window(&self, delivered: Bytes) -> Bytes {
         match &self.epoch {
             Some(epoch) if !epoch.peak().is_zero() => {
-                let blind = if self.is_unspread { BLIND_UNSPREAD } else { BLIND };
-                blind + delivered.times(START_GROWTH)
+                let blind = if self.is_unspread { self.tuning.blind_unspread } else { self.tuning.blind };
+                blind + delivered.times(self.tuning.start_growth.into())
             }
-            _ => BLIND,
+            _ => self.tuning.blind,
         }
     }
 }
-
-/// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
-const LONGEST_START: Duration = Duration::from_secs(3);
-/// Bytes whose delay does not grow: they were not spread.
-const UNSPREAD: Bytes = Bytes::new(32_000);
-/// Datagrams that make a train.
-const TRAIN: u64 = 10;
-const LEAST_GAP: Duration = Duration::from_millis(1);

@@ -4,21 +4,21 @@
 //! against numbers of their own; `rows` lists them. Every figure is the median over the seeds, on the `quic`
 //! host, with the law's defaults.
 
-mod bound;
-mod measure;
+pub(super) mod bound;
+pub(super) mod measure;
 mod response;
-mod rows;
+pub(super) mod rows;
 mod steady;
 mod table;
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use warpsim::topology::LawSpec;
 
 use super::workers;
-use rows::{RIVALS, Row, rows};
+use rows::{RIVALS, Row};
 use table::{Outcome, Runs};
 
 /// Which rows to run, and how.
@@ -66,7 +66,7 @@ enum Kind {
 impl Args {
     pub fn run(self) -> anyhow::Result<()> {
         let law = super::law(&self.law)?;
-        let rows = self.chosen_rows()?;
+        let rows = rows::chosen(&self.only)?;
         let mut jobs = self.jobs(&rows, &law)?;
         // The longest first, so that no core waits for one at the end.
         jobs.sort_by_cached_key(|job| Reverse(job.path.volume(&job.law)));
@@ -94,17 +94,6 @@ impl Args {
         }
         let json = table::print(&law, &rows, &runs)?;
         self.json.as_ref().map_or(Ok(()), |file| super::write(file, &json))
-    }
-
-    fn chosen_rows(&self) -> anyhow::Result<Vec<Row>> {
-        let mut rows = rows();
-        if let Some(unknown) = self.only.iter().find(|part| !rows.iter().any(|row| row.name.contains(*part)))
-        {
-            let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
-            bail!("no row's name contains `{unknown}`; there are: {}", names.join(", "));
-        }
-        rows.retain(|row| self.only.is_empty() || self.only.iter().any(|part| row.name.contains(part)));
-        Ok(rows)
     }
 
     fn jobs(&self, rows: &[Row], law: &LawSpec) -> anyhow::Result<Vec<Job>> {

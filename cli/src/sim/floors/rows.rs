@@ -1,5 +1,8 @@
 //! The rows of the table: which paths, what is measured on them, and what it must reach.
 
+use anyhow::bail;
+use warprate::cc::warprate::Tuning;
+use warpsim::laws::Made;
 use warpsim::published::{Cell, cells, preset};
 use warpsim::scenario::{self, Options};
 use warpsim::topology::{LawSpec, Topology};
@@ -70,14 +73,25 @@ impl Path {
 
     /// Runs it.
     pub fn run(&self, law: &LawSpec, seed: u64) -> anyhow::Result<Finished> {
-        let sample_every = match self {
-            Self::Steady(steady) => return Ok(Finished::Shared(steady, steady.dumbbell(law).run(seed)?)),
-            Self::Cell(_) => None,
-            Self::Preset(_) => Some(SAMPLE_EVERY),
-        };
+        if let Self::Steady(steady) = self {
+            return Ok(Finished::Shared(steady, steady.dumbbell(law).run(seed)?));
+        }
         let topology = self.topology(law);
-        let options = Options { seed, law: Some(law.clone()), sample_every, ..Options::default() };
-        let report = scenario::run(&topology, &options)?;
+        let report = scenario::run(&topology, &self.options(law, seed))?;
+        Ok(Finished::Alone(topology, report))
+    }
+
+    /// Runs it with WarpRATE by these numbers.
+    pub fn run_tuned(&self, tuning: Tuning, seed: u64) -> anyhow::Result<Finished> {
+        let law = LawSpec::Named("warprate");
+        let made = |flow| Made::warprate(tuning, scenario::law_seed(seed, flow));
+        if let Self::Steady(steady) = self {
+            let is_ours = |flow: usize| steady.flows[flow].law.is_none();
+            let change = |flow, other| if is_ours(flow) { made(flow) } else { other };
+            return Ok(Finished::Shared(steady, steady.dumbbell(&law).run_with(seed, change)?));
+        }
+        let topology = self.topology(&law);
+        let report = scenario::run_law(&topology, &self.options(&law, seed), law.name(), &made(0))?;
         Ok(Finished::Alone(topology, report))
     }
 
@@ -86,6 +100,11 @@ impl Path {
         let topology = self.topology(law);
         let flow = &topology.flows[0];
         flow.bytes.unwrap_or_else(|| topology.bottleneck(flow).1.rate * topology.duration)
+    }
+
+    fn options(&self, law: &LawSpec, seed: u64) -> Options {
+        let sample_every = matches!(self, Self::Preset(_)).then_some(SAMPLE_EVERY);
+        Options { seed, law: Some(law.clone()), sample_every, ..Options::default() }
     }
 
     fn topology(&self, law: &LawSpec) -> Topology {
@@ -115,6 +134,17 @@ pub fn rows() -> Vec<Row> {
     rows.extend(DISTURBED.iter().map(|(name, lines)| row(name, Path::Preset(name), lines)));
     rows.extend(STEADY.iter().map(|steady| row(steady.name, Path::Steady(steady), steady.lines)));
     rows
+}
+
+/// Those whose names contain one of these; all, if there are none.
+pub fn chosen(only: &[String]) -> anyhow::Result<Vec<Row>> {
+    let mut rows = rows();
+    if let Some(unknown) = only.iter().find(|part| !rows.iter().any(|row| row.name.contains(*part))) {
+        let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
+        bail!("no row's name contains `{unknown}`; there are: {}", names.join(", "));
+    }
+    rows.retain(|row| only.is_empty() || only.iter().any(|part| row.name.contains(part)));
+    Ok(rows)
 }
 
 /// Goodput of transfers: the cells that the table names, then those that only have a published figure.
@@ -244,6 +274,19 @@ mod tests {
         for row in &rows {
             let topology = Topology::read(&row.name, &row.path.text(&LawSpec::Named("bbr3"))).unwrap();
             assert_eq!(topology.name, row.name);
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_law_itself_make_its_own_run() {
+        let law = LawSpec::Named("warprate");
+        for name in ["jitter-10ms-fifo", "outages-3x200ms", "cubic-first-0.5bdp"] {
+            let row = rows().into_iter().find(|row| row.name == name).unwrap();
+            let (own, tuned) =
+                (row.path.run(&law, 2).unwrap(), row.path.run_tuned(Tuning::default(), 2).unwrap());
+            for line in row.lines {
+                assert_eq!(line.what.of(&own), line.what.of(&tuned), "{name}: {}", line.what.name());
+            }
         }
     }
 
