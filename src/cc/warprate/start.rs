@@ -12,9 +12,9 @@
 use std::time::{Duration, Instant};
 
 use super::constants::{BLIND, BLIND_UNSPREAD, START_GROWTH};
-use super::evidence::{Epoch, Point};
+use super::evidence::{Epoch, Point, Span};
 use crate::signal::{Ack, Sent};
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Gain, Rate};
 
 /// The state of the start.
 #[derive(Debug, Clone)]
@@ -26,11 +26,13 @@ pub(super) struct Start {
     epoch: Option<Epoch>,
     /// Whether a good part of the train arrived as it had left.
     is_unspread: bool,
+    /// What arrives, the wait for the first ACK frame included.
+    mean: Option<Rate>,
 }
 
 impl Start {
     pub fn new(now: Instant) -> Self {
-        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
+        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false, mean: None }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
@@ -59,20 +61,24 @@ impl Start {
         epoch.add(point);
         self.is_unspread |= epoch.unspread() >= UNSPREAD;
         let span = epoch.span();
+        let waited = ack.now.saturating_duration_since(self.train + ack.delay.floor);
+        self.mean = (!waited.is_zero()).then(|| span.delivered / waited);
+        if let Some(span) = epoch.since_silence().filter(|span| is_spread(span)) {
+            return Some(span.arrival().min(anchor));
+        }
         if !epoch.is_conclusive() {
             // Most of it never arrives, or nothing comes evenly.
             let is_drowned = ack.lost > ack.delivered && ack.lost > BLIND;
             let is_over = is_drowned || span.ack_time > LONGEST_START;
             return is_over.then(|| span.arrival().min(anchor));
         }
-        // A tenth more than it took to leave.
-        let is_spread = span.ack_time * 9 > span.send_time * 10;
-        Some(if is_spread { span.arrival().min(anchor) } else { epoch.peak().min(anchor) })
+        Some(if is_spread(&span) { span.arrival().min(anchor) } else { self.rate(anchor) })
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
+        let bound = self.mean.map_or(anchor, |mean| (mean * MEAN_GAIN).min(anchor));
         match &self.epoch {
-            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(anchor),
+            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(bound),
             _ => anchor,
         }
     }
@@ -88,8 +94,15 @@ impl Start {
     }
 }
 
+/// A tenth more than it took to leave.
+fn is_spread(span: &Span) -> bool {
+    span.ack_time * 9 > span.send_time * 10
+}
+
 /// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
 const LONGEST_START: Duration = Duration::from_secs(3);
+/// A lump of ACK frames that were held up looks as fast as any.
+const MEAN_GAIN: Gain = Gain::percent(400);
 /// Bytes whose delay does not grow: they were not spread.
 const UNSPREAD: Bytes = Bytes::new(32_000);
 /// Datagrams that make a train.
