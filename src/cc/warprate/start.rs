@@ -36,9 +36,9 @@ impl Start {
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
-    pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, rate: Rate) {
+    pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, anchor: Rate) {
         let gap = sent.now.saturating_duration_since(self.last_sent);
-        if self.bytes < datagram.times(TRAIN) && gap > LEAST_GAP + datagram.times(4) / rate {
+        if self.bytes < datagram.times(TRAIN) && gap > LEAST_GAP + datagram.times(4) / anchor {
             self.train = sent.now;
             self.bytes = Bytes::ZERO;
         }
