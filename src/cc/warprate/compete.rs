@@ -74,6 +74,10 @@ impl Compete {
         self.peak = Duration::ZERO;
     }
 
+    pub fn on_mtu(&mut self, datagram: Bytes) {
+        self.cubic.on_mtu(datagram);
+    }
+
     pub fn window(&self, now: Instant) -> Bytes {
         self.cubic.plan(now).window
     }

@@ -150,13 +150,7 @@ impl Epoch {
 
     /// The longest silence beyond what then arrived.
     pub fn lump(&self) -> Duration {
-        let span = self.span();
-        if span.delivered.is_zero() || span.ack_time.is_zero() {
-            return span.ack_time;
-        }
-        let mean = span.delivered / span.ack_time;
-        let steps = self.points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
-        steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
+        lump(&self.points, &self.span())
     }
 
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
@@ -164,6 +158,29 @@ impl Epoch {
         let has_points = self.points.len() > tuning.least_points as usize;
         has_points && self.lump() * tuning.epoch_over_lump <= self.span().ack_time
     }
+
+    /// What came after the longest silence, if that alone is conclusive.
+    pub fn since_silence(&self, tuning: &Tuning) -> Option<Span> {
+        let silence = |pair: &[Point]| pair[1].acked_at.saturating_duration_since(pair[0].acked_at);
+        let pairs = self.points.windows(2).enumerate();
+        let (before, _) = pairs.max_by_key(|(_, pair)| silence(pair))?;
+        let points = &self.points[before + 1..];
+        let span = Span::between(points.first()?, &self.last);
+        let is_conclusive = points.len() > tuning.least_points as usize
+            && !span.ack_time.is_zero()
+            && lump(points, &span) * tuning.epoch_over_lump <= span.ack_time;
+        is_conclusive.then_some(span)
+    }
+}
+
+/// The longest silence between points beyond what then arrived, by the mean of their span.
+fn lump(points: &[Point], span: &Span) -> Duration {
+    if span.delivered.is_zero() || span.ack_time.is_zero() {
+        return span.ack_time;
+    }
+    let mean = span.delivered / span.ack_time;
+    let steps = points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
+    steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
 }
 
 /// Points kept of an epoch: four times [`Tuning::epoch_over_lump`].

@@ -20,8 +20,18 @@ pub(super) struct Guard {
     next_test: Instant,
     /// Tests in a row that found chance: each makes the next one rarer.
     acquittals: u32,
-    /// Until when loss counts as ours, and the rate at which it was found to be.
-    elastic: Option<(Instant, Rate)>,
+    elastic: Option<Elastic>,
+}
+
+/// Loss was found to follow our rate.
+#[derive(Debug, Clone, Copy)]
+struct Elastic {
+    /// It counts as ours so long.
+    until: Instant,
+    /// What to go back to if that was wrong.
+    rate: Rate,
+    /// Pace of the slower spell, in which little was lost.
+    pace: Rate,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +90,7 @@ impl Guard {
     }
 
     /// Takes in an ACK frame; the packets sent up to `resolved` have met their fate. Whether loss follows
-    /// our rate, once the slower spell tells.
+    /// our rate, once the slower spell tells; `rate` is kept for [`Guard::acquit`] alone.
     pub fn judge(&mut self, now: Instant, point: Point, resolved: Instant, rate: Rate) -> bool {
         let Some(test) = &mut self.test else { return false };
         if point.sent_at >= test.since && point.sent_at < test.until {
@@ -90,38 +100,45 @@ impl Guard {
         if resolved < test.until {
             return false;
         }
-        let sent = test.ends.map_or(Bytes::ZERO, |(first, last)| Span::between(&first, &last).sent);
+        let Some((first, last)) = test.ends else {
+            return self.end_test(None);
+        };
+        let span = Span::between(&first, &last);
         // lost' / sent' < 0.6 * lost / sent
         let slower = u128::from(test.lost.get()) * u128::from(self.sent.get()) * 10;
-        let usual = u128::from(self.lost.get()) * u128::from(sent.get()) * 6;
-        let is_elastic = slower < usual;
+        let usual = u128::from(self.lost.get()) * u128::from(span.sent.get()) * 6;
+        let elastic = Elastic { until: now + ELASTIC_MEMORY, rate, pace: span.pace() };
+        self.end_test((slower < usual).then_some(elastic))
+    }
+
+    fn end_test(&mut self, found: Option<Elastic>) -> bool {
         self.test = None;
         (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
-        if is_elastic {
-            self.elastic = Some((now + ELASTIC_MEMORY, rate));
+        if found.is_some() {
+            self.elastic = found;
             self.acquittals = 0;
         } else {
             self.acquittals += 1;
         }
-        is_elastic
+        found.is_some()
     }
 
-    /// A loss while loss counts as ours. One that goes on though the rate has fallen far is not: the verdict
-    /// was wrong, and the rate from before it is due.
-    pub fn acquit(&mut self, rate: Rate) -> Option<Rate> {
-        let (_, before) = self.elastic.filter(|(_, before)| rate < *before * ACQUITTED)?;
+    /// A loss while loss counts as ours. One that goes on though far less arrives than in the slower spell is
+    /// not: the verdict was wrong, and the rate from before it is due.
+    pub fn acquit(&mut self, arrival: Rate) -> Option<Rate> {
+        let elastic = self.elastic.filter(|elastic| arrival < elastic.pace * ACQUITTED)?;
         self.elastic = None;
         self.acquittals += 1;
-        Some(before)
+        Some(elastic.rate)
     }
 
     /// Whether loss was found to follow our rate, not long ago.
     pub fn is_elastic(&self, now: Instant) -> bool {
-        self.elastic.is_some_and(|(until, _)| now < until)
+        self.elastic.is_some_and(|elastic| now < elastic.until)
     }
 }
 
 const FIRST_TEST: Duration = Duration::from_secs(1);
-/// So far below the rate of the verdict nothing of ours overflows any more.
-const ACQUITTED: Gain = Gain::percent(70);
+/// So far below the slower spell nothing of ours overflows any more.
+const ACQUITTED: Gain = Gain::ratio(7, 8);
 const ELASTIC_MEMORY: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@
 //! epoch   >= max(floor + queue, 2 ms), and 16 times its longest silence
 //! D        = (delivered + scattered losses) / time, over four epochs
 //! queue    = least RTT of the epoch - floor - foreign - lump          (`standing`)
-//! q*(r)    = 4 ms · sqrt(25 Mbit/s / r)
+//! q*       = 4 ms · sqrt(25 Mbit/s / D)
 //! u        = (q* - queue) / (2 · min(epoch, 40 ms)), within -25 % and +10 %
 //!
 //! queue > q*:  r = min(r, D · (1 + u))                                 yield
@@ -70,6 +70,8 @@ pub struct WarpRate {
     random: Random,
     /// What the law is about.
     rate: Rate,
+    /// What arrived in the last epochs; the anchor before anything did.
+    arrival: Rate,
     phase: Phase,
     ladder: Ladder,
     /// The present epoch; none before the start is over.
@@ -129,6 +131,7 @@ impl WarpRate {
             now: start.now,
             random: Random::new(seed),
             rate: start.anchor,
+            arrival: start.anchor,
             phase: Phase::Start(Box::new(Start::new(start.now, tuning))),
             ladder: Ladder::default(),
             epoch: None,
@@ -151,10 +154,10 @@ impl WarpRate {
         self.rate = rate.max(self.datagram / LONGEST_GAP).min(self.anchor);
     }
 
-    /// q*(rate) = 4 ms · sqrt(25 Mbit/s / rate), within limits.
+    /// q*(arrival) = 4 ms · sqrt(25 Mbit/s / arrival), within limits.
     fn target(&self) -> Duration {
         let square = self.tuning.target_queue.as_nanos().pow(2) * u128::from(TARGET_AT.as_bytes_per_sec());
-        let nanos = (square / u128::from(self.rate.as_bytes_per_sec().max(1))).isqrt();
+        let nanos = (square / u128::from(self.arrival.as_bytes_per_sec().max(1))).isqrt();
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).clamp(LEAST_TARGET, MOST_TARGET)
     }
 
@@ -192,6 +195,7 @@ impl WarpRate {
             self.history.pop_front();
         }
         self.epoch = Some(Epoch::new(last));
+        self.arrival = window.arrival(&self.tuning);
         let target = self.target();
         self.watch_slowdown(&epoch.span(), window.arrival(&self.tuning), above, target);
         if matches!(self.phase, Phase::Compete(_)) {
@@ -321,6 +325,7 @@ impl WarpRate {
             return;
         }
         let capacity = span.arrival(&self.tuning);
+        self.arrival = capacity;
         let excess = ack.in_flight - capacity * self.delay.floor;
         self.set_rate(capacity);
         self.arrivals.clear();
@@ -459,7 +464,7 @@ impl WarpRate {
 impl RateLaw for WarpRate {
     fn on_sent(&mut self, sent: &Sent) {
         match &mut self.phase {
-            Phase::Start(start) => start.on_sent(sent, self.datagram, self.rate),
+            Phase::Start(start) => start.on_sent(sent, self.datagram, self.anchor),
             Phase::Compete(compete) => compete.on_sent(sent),
             _ => {}
         }
@@ -476,6 +481,7 @@ impl RateLaw for WarpRate {
             self.rate = start.rate(self.anchor);
             if let Some(rate) = read {
                 self.set_rate(rate);
+                self.arrival = rate;
                 self.cruise();
                 self.restart(point);
             }
@@ -515,7 +521,7 @@ impl RateLaw for WarpRate {
             // Nor is there any chance in losses that follow our rate.
             (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
                 let is_new = self.answered.is_some_and(|answered| verdict.newest > answered);
-                match is_new.then(|| self.guard.acquit(self.rate)).flatten() {
+                match is_new.then(|| self.guard.acquit(self.arrival)).flatten() {
                     Some(before) => self.set_rate(before),
                     None => self.on_congestion(verdict),
                 }
@@ -539,6 +545,9 @@ impl RateLaw for WarpRate {
 
     fn on_mtu(&mut self, datagram: Bytes) {
         self.datagram = datagram;
+        if let Phase::Compete(compete) = &mut self.phase {
+            compete.on_mtu(datagram);
+        }
     }
 
     fn plan(&self, now: Instant) -> Plan {

@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use super::evidence::{Epoch, Point};
+use super::evidence::{Epoch, Point, Span};
 use super::tuning::Tuning;
 use crate::signal::{Ack, Sent};
 use crate::units::{Bytes, Rate};
@@ -27,18 +27,28 @@ pub(super) struct Start {
     epoch: Option<Epoch>,
     /// Whether a good part of the train arrived as it had left.
     is_unspread: bool,
+    /// What arrives, the wait for the first ACK frame included.
+    mean: Option<Rate>,
 }
 
 impl Start {
     pub fn new(now: Instant, tuning: Tuning) -> Self {
-        Self { tuning, train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
+        Self {
+            tuning,
+            train: now,
+            last_sent: now,
+            bytes: Bytes::ZERO,
+            epoch: None,
+            is_unspread: false,
+            mean: None,
+        }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
-    pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, rate: Rate) {
+    pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, anchor: Rate) {
         let gap = sent.now.saturating_duration_since(self.last_sent);
         if self.bytes < datagram.times(self.tuning.train.into())
-            && gap > self.tuning.least_gap + datagram.times(4) / rate
+            && gap > self.tuning.least_gap + datagram.times(4) / anchor
         {
             self.train = sent.now;
             self.bytes = Bytes::ZERO;
@@ -62,20 +72,24 @@ impl Start {
         epoch.add(point);
         self.is_unspread |= epoch.unspread() >= self.tuning.unspread;
         let span = epoch.span();
+        let waited = ack.now.saturating_duration_since(self.train + ack.delay.floor);
+        self.mean = (!waited.is_zero()).then(|| span.delivered / waited);
+        if let Some(span) = epoch.since_silence(&self.tuning).filter(|span| is_spread(span)) {
+            return Some(span.arrival(&self.tuning).min(anchor));
+        }
         if !epoch.is_conclusive(&self.tuning) {
             // Most of it never arrives, or nothing comes evenly.
             let is_drowned = ack.lost > ack.delivered && ack.lost > self.tuning.blind;
             let is_over = is_drowned || span.ack_time > self.tuning.longest_start;
             return is_over.then(|| span.arrival(&self.tuning).min(anchor));
         }
-        // A tenth more than it took to leave.
-        let is_spread = span.ack_time * 9 > span.send_time * 10;
-        Some(if is_spread { span.arrival(&self.tuning).min(anchor) } else { epoch.peak().min(anchor) })
+        Some(if is_spread(&span) { span.arrival(&self.tuning).min(anchor) } else { self.rate(anchor) })
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
+        let bound = self.mean.map_or(anchor, |mean| (mean * self.tuning.mean_gain).min(anchor));
         match &self.epoch {
-            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(anchor),
+            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(bound),
             _ => anchor,
         }
     }
@@ -89,4 +103,9 @@ impl Start {
             _ => self.tuning.blind,
         }
     }
+}
+
+/// A tenth more than it took to leave.
+fn is_spread(span: &Span) -> bool {
+    span.ack_time * 9 > span.send_time * 10
 }
