@@ -30,6 +30,12 @@ impl Random {
         least + u32::try_from(((self.next() >> 32) * span) >> 32).expect("below the span")
     }
 
+    /// Uniform from two thirds of `mean`, in milliseconds, to four: enough for flows not to move together.
+    pub fn around(&mut self, mean: Duration) -> Duration {
+        let third = u32::try_from(mean.as_millis() / 3).unwrap_or(u32::MAX / 4);
+        Duration::from_millis(self.between(2 * third, 4 * third).into())
+    }
+
     /// Uniform in nanoseconds from zero to below `most`, which is a second at most.
     pub fn below(&mut self, most: Duration) -> Duration {
         let nanos = (u128::from(self.next()) * most.as_nanos()) >> 64;

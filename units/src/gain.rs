@@ -1,4 +1,7 @@
+use std::cmp::Ordering;
 use std::fmt;
+use std::ops::{Add, Div, Mul, Sub};
+use std::time::Duration;
 
 use crate::saturate;
 
@@ -35,9 +38,80 @@ impl Gain {
         self.num as u64 * 1000 / self.den as u64
     }
 
+    fn wide(self) -> (u128, u128) {
+        (self.num.into(), self.den.into())
+    }
+
     /// `value * self`, rounded down, saturating.
     pub(crate) fn scale(self, value: u64) -> u64 {
         saturate(u128::from(value) * u128::from(self.num) / u128::from(self.den))
+    }
+}
+
+/// The ratio of these, exact as far as 32 bits go.
+fn fitted(num: u128, den: u128) -> Gain {
+    let excess = (u128::BITS - (num | den).leading_zeros()).saturating_sub(u32::BITS);
+    let fit = |value: u128| u32::try_from(value >> excess).unwrap_or(u32::MAX);
+    Gain { num: fit(num), den: fit(den).max(1) }
+}
+
+impl Add for Gain {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let ((a, b), (c, d)) = (self.wide(), other.wide());
+        fitted(a * d + c * b, b * d)
+    }
+}
+
+/// Saturates at zero.
+impl Sub for Gain {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        let ((a, b), (c, d)) = (self.wide(), other.wide());
+        fitted((a * d).saturating_sub(c * b), b * d)
+    }
+}
+
+impl Mul for Gain {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        let ((a, b), (c, d)) = (self.wide(), other.wide());
+        fitted(a * c, b * d)
+    }
+}
+
+/// By zero it saturates.
+impl Div for Gain {
+    type Output = Self;
+
+    fn div(self, other: Self) -> Self {
+        let ((a, b), (c, d)) = (self.wide(), other.wide());
+        fitted(a * d, b * c)
+    }
+}
+
+/// Rounded down to nanoseconds, saturating.
+impl Mul<Gain> for Duration {
+    type Output = Self;
+
+    fn mul(self, gain: Gain) -> Self {
+        let nanos = self.as_nanos().saturating_mul(gain.num.into()) / u128::from(gain.den);
+        Self::from_nanos(saturate(nanos))
+    }
+}
+
+impl PartialOrd for Gain {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Gain {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (u64::from(self.num) * u64::from(other.den)).cmp(&(u64::from(other.num) * u64::from(self.den)))
     }
 }
 

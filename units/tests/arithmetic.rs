@@ -54,6 +54,28 @@ fn gains_are_exact_ratios() {
 }
 
 #[test]
+fn gains_add_up_exactly() {
+    let (half, third) = (Gain::ratio(1, 2), Gain::ratio(1, 3));
+    assert_eq!(half + third, Gain::ratio(5, 6));
+    assert_eq!(half - third, Gain::ratio(1, 6));
+    assert_eq!(third - half, Gain::ratio(0, 1));
+    assert_eq!(half * third, Gain::ratio(1, 6));
+    assert_eq!(half / third, Gain::ratio(3, 2));
+    assert_eq!(Gain::ONE / (Gain::ONE + Gain::percent(25)), Gain::percent(80));
+    assert!(third < half && half < Gain::ONE);
+    assert_eq!(Duration::from_millis(3) * third, Duration::from_millis(1));
+    assert_eq!(Gain::ratio(7, 8).thousandths(), 875);
+}
+
+#[test]
+fn gains_beyond_32_bits_keep_their_size() {
+    let near_one = Gain::ratio(u32::MAX, u32::MAX - 1);
+    assert_eq!((near_one * near_one).thousandths(), 1000);
+    assert_eq!((near_one + near_one).thousandths(), 2000);
+    assert_eq!(Duration::MAX * Gain::ratio(2, 1), Duration::from_nanos(u64::MAX));
+}
+
+#[test]
 fn quantities_print_in_their_natural_unit() {
     assert_eq!(Rate::kbps(12_500).to_string(), "12.5 Mbit/s");
     assert_eq!(Rate::gbps(10).to_string(), "10 Gbit/s");

@@ -3,12 +3,14 @@
 //! A queue that does not drain when we slow down is filled by others. Then delay says nothing about our
 //! rate, and the share that CUBIC takes is the share that CUBIC grants: its window is the bound.
 //!
-//! Every few seconds, and when the queue falls by itself, one dip asks whether they are still there: a
-//! quarter of the rate for twice the queue. A queue that empties was ours.
+//! Every few seconds, and when the queue falls by itself, one dip asks whether they are still there: a part of
+//! the rate for two round trips. A queue that empties was ours. A queue falls by itself when another dips, so
+//! that dips come together and flows of our kind do not hold a queue against each other.
 
 use std::time::{Duration, Instant};
 
 use super::evidence::Point;
+use super::tuning::Tuning;
 use crate::cc::random::Random;
 use crate::cc::{Cubic, PathStart, RateLaw};
 use crate::signal::{Ack, Sent, Verdict, VerdictKind};
@@ -33,9 +35,9 @@ struct Dip {
 
 impl Compete {
     /// Starts with this window.
-    pub fn new(now: Instant, datagram: Bytes, window: Bytes, random: &mut Random) -> Self {
+    pub fn new(now: Instant, datagram: Bytes, window: Bytes, tuning: &Tuning, random: &mut Random) -> Self {
         let cubic = Cubic::resumed(PathStart::new(now, datagram), window);
-        Self { cubic, next_dip: now + dip_interval(random), dip: None, peak: Duration::ZERO }
+        Self { cubic, next_dip: now + random.around(tuning.interval), dip: None, peak: Duration::ZERO }
     }
 
     pub fn on_sent(&mut self, sent: &Sent) {
@@ -43,7 +45,14 @@ impl Compete {
     }
 
     /// Takes in an ACK; whether the others are gone.
-    pub fn on_ack(&mut self, ack: &Ack, point: Point, target: Duration, random: &mut Random) -> bool {
+    pub fn on_ack(
+        &mut self,
+        ack: &Ack,
+        point: Point,
+        target: Duration,
+        tuning: &Tuning,
+        random: &mut Random,
+    ) -> bool {
         self.cubic.on_ack(ack);
         let above = point.rtt().saturating_sub(ack.delay.floor);
         if let Some(dip) = &mut self.dip {
@@ -54,16 +63,15 @@ impl Compete {
             if point.sent_at < dip.until {
                 return false;
             }
-            let is_empty = dip.least < target * 13 / 10;
+            let is_empty = dip.least < target * (Gain::ONE + tuning.step);
             self.dip = None;
-            self.next_dip = ack.now + dip_interval(random);
+            self.next_dip = ack.now + random.around(tuning.interval);
             self.peak = above;
             return is_empty;
         }
         self.peak = self.peak.max(ack.delay.queue);
-        if ack.now >= self.next_dip || ack.delay.queue < self.peak * 93 / 100 {
-            let length = above * 2 + ack.delay.floor * 3 / 2;
-            self.dip = Some(Dip { since: ack.now, until: ack.now + length, least: above });
+        if ack.now >= self.next_dip || ack.delay.queue < self.peak * (Gain::ONE - tuning.growth) {
+            self.dip = Some(Dip { since: ack.now, until: ack.now + point.rtt() * 2, least: above });
         }
         false
     }
@@ -82,11 +90,7 @@ impl Compete {
         self.cubic.plan(now).window
     }
 
-    pub fn gain(&self, now: Instant) -> Gain {
-        if self.dip.is_some_and(|dip| now < dip.until) { Gain::ratio(1, 4) } else { Gain::ONE }
+    pub fn gain(&self, now: Instant, tuning: &Tuning) -> Gain {
+        if self.dip.is_some_and(|dip| now < dip.until) { tuning.drained } else { Gain::ONE }
     }
-}
-
-fn dip_interval(random: &mut Random) -> Duration {
-    Duration::from_millis(random.between(3000, 7000).into())
 }

@@ -71,7 +71,7 @@ impl Span {
     /// The rate at which it arrived. A scattered loss took its place in the bottleneck like any packet, so
     /// it counts, within limits.
     pub fn arrival(&self, tuning: &Tuning) -> Rate {
-        (self.delivered + self.scattered.min(self.delivered * tuning.most_credit)) / self.ack_time
+        (self.delivered + self.scattered.min(self.delivered * tuning.step)) / self.ack_time
     }
 }
 
@@ -110,13 +110,13 @@ impl Epoch {
         if self.points.last().is_none_or(|last| last.acked_at + self.spacing <= point.acked_at) {
             self.points.push(point);
         }
-        if self.points.len() > MOST_POINTS {
+        if self.points.len() > MOST_POINTS as usize {
             let mut index = 0;
             self.points.retain(|_| {
                 index += 1;
                 index % 2 == 1
             });
-            self.spacing = self.span().ack_time * 2 / MOST_POINTS_U32;
+            self.spacing = self.span().ack_time * 2 / MOST_POINTS;
         }
     }
 
@@ -155,7 +155,7 @@ impl Epoch {
 
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
     pub fn is_conclusive(&self, tuning: &Tuning) -> bool {
-        let has_points = self.points.len() > tuning.least_points as usize;
+        let has_points = self.points.len() > tuning.evidence_epochs as usize;
         has_points && self.lump() * tuning.epoch_over_lump <= self.span().ack_time
     }
 
@@ -166,7 +166,7 @@ impl Epoch {
         let (before, _) = pairs.max_by_key(|(_, pair)| silence(pair))?;
         let points = &self.points[before + 1..];
         let span = Span::between(points.first()?, &self.last);
-        let is_conclusive = points.len() > tuning.least_points as usize
+        let is_conclusive = points.len() > tuning.evidence_epochs as usize
             && !span.ack_time.is_zero()
             && lump(points, &span) * tuning.epoch_over_lump <= span.ack_time;
         is_conclusive.then_some(span)
@@ -183,18 +183,12 @@ fn lump(points: &[Point], span: &Span) -> Duration {
     steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
 }
 
-/// Points kept of an epoch: four times [`Tuning::epoch_over_lump`].
-const MOST_POINTS: usize = 64;
-const MOST_POINTS_U32: u32 = 64;
+/// Points kept of an epoch; the more, the finer its lumps are seen.
+const MOST_POINTS: u32 = 64;
 
 /// `rate` or `bytes` times this many thousandths.
 pub(super) fn thousandths(milli: i64) -> Gain {
     Gain::ratio(u32::try_from(milli).unwrap_or(0), 1000)
-}
-
-/// `gain` in thousandths.
-pub(super) fn in_thousandths(gain: Gain) -> i64 {
-    i64::try_from(gain.thousandths()).unwrap_or(i64::MAX)
 }
 
 /// In nanoseconds, so far below the largest number that differences and sums of a few stay within.

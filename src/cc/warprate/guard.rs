@@ -44,8 +44,8 @@ struct Test {
 }
 
 impl Guard {
-    pub fn new(now: Instant) -> Self {
-        let next_test = now + FIRST_TEST;
+    pub fn new(now: Instant, tuning: &Tuning) -> Self {
+        let next_test = now + tuning.interval;
         Self { sent: Bytes::ZERO, lost: Bytes::ZERO, test: None, next_test, acquittals: 0, elastic: None }
     }
 
@@ -73,25 +73,32 @@ impl Guard {
         if now < self.next_test || self.test.is_some() {
             return None;
         }
-        let interval = Duration::from_millis(random.between(4000, 8000).into());
-        self.next_test = now + interval * (1 << self.acquittals.min(3));
+        self.next_test = now + random.around(tuning.interval) * (1 << self.acquittals.min(3));
         let tested = u64::from(tuning.tested_losses);
-        let is_worth = self.lost.times(100) > self.sent && self.lost > datagram.times(tested);
+        let is_worth = self.lost > self.sent * tuning.least_loss && self.lost > datagram.times(tested);
         if !is_worth {
             (self.sent, self.lost) = (Bytes::ZERO, Bytes::ZERO);
             return None;
         }
-        // As long as it took to lose so many.
-        let fraction_of_epoch = datagram.times(tested * 5 / 4).get() * self.sent.get() / self.lost.get();
-        let epochs = fraction_of_epoch.div_ceil(sent.get().max(1)).clamp(1, 40);
-        let length = epoch * u32::try_from(epochs).unwrap_or(40);
+        // As long as it takes to lose so many at the slower rate, but no longer than until the next test.
+        let needed =
+            (datagram.times(tested) * (Gain::ONE + tuning.step)).get() * self.sent.get() / self.lost.get();
+        let epochs = u32::try_from(needed.div_ceil(sent.get().max(1))).unwrap_or(u32::MAX);
+        let length = epoch.saturating_mul(epochs).min(tuning.interval);
         self.test = Some(Test { since: now, until: now + length, lost: Bytes::ZERO, ends: None });
         Some(length)
     }
 
     /// Takes in an ACK frame; the packets sent up to `resolved` have met their fate. Whether loss follows
     /// our rate, once the slower spell tells; `rate` is kept for [`Guard::acquit`] alone.
-    pub fn judge(&mut self, now: Instant, point: Point, resolved: Instant, rate: Rate) -> bool {
+    pub fn judge(
+        &mut self,
+        now: Instant,
+        point: Point,
+        resolved: Instant,
+        rate: Rate,
+        tuning: &Tuning,
+    ) -> bool {
         let Some(test) = &mut self.test else { return false };
         if point.sent_at >= test.since && point.sent_at < test.until {
             let first = test.ends.map_or(point, |(first, _)| first);
@@ -104,10 +111,12 @@ impl Guard {
             return self.end_test(None);
         };
         let span = Span::between(&first, &last);
-        // lost' / sent' < 0.6 * lost / sent
-        let slower = u128::from(test.lost.get()) * u128::from(self.sent.get()) * 10;
-        let usual = u128::from(self.lost.get()) * u128::from(span.sent.get()) * 6;
-        let elastic = Elastic { until: now + ELASTIC_MEMORY, rate, pace: span.pace() };
+        // lost' / sent' < (1 - doubt) · lost / sent
+        let slower = u128::from(test.lost.get()) * u128::from(self.sent.get()) * 1000;
+        let usual = u128::from(self.lost.get())
+            * u128::from(span.sent.get())
+            * u128::from((Gain::ONE - tuning.doubt).thousandths());
+        let elastic = Elastic { until: now + tuning.interval * 2, rate, pace: span.pace() };
         self.end_test((slower < usual).then_some(elastic))
     }
 
@@ -125,8 +134,8 @@ impl Guard {
 
     /// A loss while loss counts as ours. One that goes on though far less arrives than in the slower spell is
     /// not: the verdict was wrong, and the rate from before it is due.
-    pub fn acquit(&mut self, arrival: Rate) -> Option<Rate> {
-        let elastic = self.elastic.filter(|elastic| arrival < elastic.pace * ACQUITTED)?;
+    pub fn acquit(&mut self, arrival: Rate, tuning: &Tuning) -> Option<Rate> {
+        let elastic = self.elastic.filter(|elastic| arrival < elastic.pace * (Gain::ONE - tuning.cut))?;
         self.elastic = None;
         self.acquittals += 1;
         Some(elastic.rate)
@@ -137,8 +146,3 @@ impl Guard {
         self.elastic.is_some_and(|elastic| now < elastic.until)
     }
 }
-
-const FIRST_TEST: Duration = Duration::from_secs(1);
-/// So far below the slower spell nothing of ours overflows any more.
-const ACQUITTED: Gain = Gain::ratio(7, 8);
-const ELASTIC_MEMORY: Duration = Duration::from_secs(10);

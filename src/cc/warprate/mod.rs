@@ -46,7 +46,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::compete::Compete;
-use self::evidence::{Epoch, Point, Span, in_thousandths, nanos, thousandths};
+use self::evidence::{Epoch, Point, Span, nanos, thousandths};
 use self::guard::Guard;
 use self::probe::{Ladder, Probe};
 use self::slowdown::{Answer, Slowdown};
@@ -65,7 +65,6 @@ pub struct WarpRate {
     tuning: Tuning,
     datagram: Bytes,
     anchor: Rate,
-    born: Instant,
     now: Instant,
     random: Random,
     /// What the law is about.
@@ -92,7 +91,6 @@ pub struct WarpRate {
     /// What was sent before this has been answered.
     answered: Option<Instant>,
     floor_seen: Instant,
-    rivals_seen: Option<Instant>,
 }
 
 #[derive(Debug, Clone)]
@@ -102,15 +100,14 @@ enum Phase {
         epochs_left: u32,
     },
     Probe(Probe),
-    /// Below the rate, in thousandths of it, until then.
+    /// Below the rate until then.
     Below {
         until: Instant,
-        gain: i64,
+        gain: Gain,
     },
     /// So far below it that the queue empties.
     Drain {
         until: Instant,
-        gain: i64,
     },
     Compete(Box<Compete>),
 }
@@ -127,7 +124,6 @@ impl WarpRate {
             tuning,
             datagram: start.datagram,
             anchor: start.anchor,
-            born: start.now,
             now: start.now,
             random: Random::new(seed),
             rate: start.anchor,
@@ -139,14 +135,13 @@ impl WarpRate {
             arrivals: VecDeque::new(),
             delay: Standing::default(),
             slowdown: None,
-            guard: Guard::new(start.now),
+            guard: Guard::new(start.now, &tuning),
             delivered: Bytes::ZERO,
             scattered: Bytes::ZERO,
             late: Bytes::ZERO,
             blank_until: None,
             answered: None,
             floor_seen: start.now,
-            rivals_seen: None,
         }
     }
 
@@ -154,11 +149,11 @@ impl WarpRate {
         self.rate = rate.max(self.datagram / LONGEST_GAP).min(self.anchor);
     }
 
-    /// q*(arrival) = 4 ms · sqrt(25 Mbit/s / arrival), within limits.
+    /// q*(arrival) = 4 ms · sqrt(25 Mbit/s / arrival)
     fn target(&self) -> Duration {
         let square = self.tuning.target_queue.as_nanos().pow(2) * u128::from(TARGET_AT.as_bytes_per_sec());
         let nanos = (square / u128::from(self.arrival.as_bytes_per_sec().max(1))).isqrt();
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).clamp(LEAST_TARGET, MOST_TARGET)
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     fn epoch_length(&self) -> Duration {
@@ -169,13 +164,15 @@ impl WarpRate {
     fn answer(&self, target: Duration) -> i64 {
         let time = nanos(self.epoch_length().min(self.tuning.longest_response)).max(1);
         let error = nanos(target) - nanos(self.delay.queue);
-        (error * 1000 / (2 * time))
-            .clamp(-in_thousandths(self.tuning.step), in_thousandths(self.tuning.growth))
+        (error * 1000 / (2 * time)).clamp(-milli(self.tuning.step), milli(self.tuning.growth))
     }
 
     fn cruise(&mut self) {
-        let epochs = if self.ladder.is_climbing() { 0 } else { self.random.between(5, 9) };
-        self.phase = Phase::Cruise { epochs_left: epochs * self.ladder.patience() };
+        let third = self.tuning.probe_every.div_ceil(3);
+        let epochs = self.tuning.probe_every - third..=self.tuning.probe_every + third;
+        let epochs_left =
+            if self.ladder.is_climbing() { 0 } else { self.random.between(*epochs.start(), *epochs.end()) };
+        self.phase = Phase::Cruise { epochs_left };
     }
 
     /// Evidence begins anew.
@@ -203,13 +200,13 @@ impl WarpRate {
         }
         let best = self.arrivals.iter().copied().max().unwrap_or(self.rate);
         let next = (window.arrival(&self.tuning) * thousandths(1000 + self.answer(target)))
-            .max(best * LEAST_OF_BEST);
+            .max(best * (Gain::ONE - self.tuning.doubt));
         if self.delay.queue > target {
             self.set_rate(next.min(self.rate));
         } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival(&self.tuning) < window.pace() * Gain::percent(65) {
+        if window.arrival(&self.tuning) < window.pace() * (Gain::ONE - self.tuning.doubt) {
             // More is lost than chance explains.
             self.set_rate(window.arrival(&self.tuning).min(self.rate));
         }
@@ -218,7 +215,7 @@ impl WarpRate {
 
     /// A queue that does not drain when we slow down is not ours.
     fn watch_slowdown(&mut self, span: &Span, capacity: Rate, above: Duration, target: Duration) {
-        if span.pace() > span.arrival(&self.tuning) * Gain::percent(125) {
+        if span.pace() > span.arrival(&self.tuning) * (Gain::ONE + self.tuning.step) {
             self.arrivals.clear();
         }
         self.arrivals.push_back(span.arrival(&self.tuning));
@@ -233,10 +230,8 @@ impl WarpRate {
             self.slowdown = Some(Slowdown::new(self.now, above, self.rate));
             return;
         };
-        let is_known = self.rivals_seen.is_some_and(|seen| self.now < seen + self.tuning.rivals_remembered);
         let queue = self.delay.queue;
-        let answer =
-            slowdown.on_epoch(self.now, span, capacity, above, (queue, target), is_known, &self.tuning);
+        let answer = slowdown.on_epoch(self.now, span, capacity, above, (queue, target), &self.tuning);
         let before = slowdown.rate;
         if answer != Answer::Open {
             self.slowdown = None;
@@ -251,9 +246,9 @@ impl WarpRate {
     /// evenly it is a queue that others fill.
     fn blame_others(&mut self) {
         match self.delay.rtt {
-            Some(rtt) if self.delay.queue > self.delay.lump * 8 => {
+            Some(rtt) if self.delay.queue > self.delay.lump * self.tuning.epoch_over_lump => {
                 let window = self.rate * rtt.smoothed;
-                let compete = Compete::new(self.now, self.datagram, window, &mut self.random);
+                let compete = Compete::new(self.now, self.datagram, window, &self.tuning, &mut self.random);
                 self.delay.foreign = Duration::ZERO;
                 self.phase = Phase::Compete(Box::new(compete));
             }
@@ -269,13 +264,9 @@ impl WarpRate {
         let now = self.now;
         match &mut self.phase {
             Phase::Cruise { epochs_left: 0 } => {
-                let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
+                let has_room = self.delay.queue < target * self.tuning.step && self.rate < self.anchor;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(
-                        now,
-                        self.ladder.gain(self.delay.queue < target / 8),
-                        *window,
-                    ));
+                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(&self.tuning), *window));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,
@@ -288,23 +279,23 @@ impl WarpRate {
             let spell =
                 self.guard.on_epoch(now, span.sent, length, self.datagram, &self.tuning, &mut self.random);
             if let Some(spell) = spell {
-                self.phase = Phase::Below { until: now + spell, gain: 800 };
+                self.phase = Phase::Below { until: now + spell, gain: self.tuning.slower() };
             }
         }
     }
 
     fn on_probe_ack(&mut self, point: Point) {
         let Phase::Probe(probe) = &mut self.phase else { return };
-        let Some(is_success) = probe.on_ack(point) else { return };
+        let Some(is_success) = probe.on_ack(point, &self.tuning) else { return };
         let gain = probe.gain;
         if is_success {
             self.ladder.on_success();
-            self.set_rate(self.rate * thousandths(gain));
+            self.set_rate(self.rate * gain);
             self.cruise();
         } else {
             self.ladder.on_failure();
             let until = self.now + self.epoch_length();
-            self.phase = Phase::Below { until, gain: (2000 - gain).max(750) };
+            self.phase = Phase::Below { until, gain: Gain::ONE - (gain - Gain::ONE).min(self.tuning.step) };
         }
         self.restart(point);
     }
@@ -313,14 +304,17 @@ impl WarpRate {
     fn on_drop(&mut self, ack: &Ack, point: Point) {
         let Some(epoch) = &self.epoch else { return };
         let span = epoch.span();
-        let is_long = span.ack_time * 4 >= self.epoch_length();
-        let high = (self.target() * 4).max(self.delay.floor / 5);
-        // The cheap questions first: a lump is a walk over the epoch.
-        if !is_long || ack.delay.queue <= high {
+        // So high that the law would take a whole step.
+        let response = self.epoch_length().min(self.tuning.longest_response);
+        let high = self.target() + response * 2 * self.tuning.step;
+        // The cheap question first: a lump is a walk over the epoch.
+        if ack.delay.queue <= high {
             return;
         }
         let is_high = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump()) > high;
-        if !is_high || !epoch.is_conclusive(&self.tuning) || span.arrival(&self.tuning) * DROP >= span.pace()
+        if !is_high
+            || !epoch.is_conclusive(&self.tuning)
+            || span.arrival(&self.tuning) * (Gain::ONE + self.tuning.step) >= span.pace()
         {
             return;
         }
@@ -330,28 +324,25 @@ impl WarpRate {
         self.set_rate(capacity);
         self.arrivals.clear();
         self.slowdown = None;
-        self.drain(excess / capacity, 125);
+        self.drain(excess / capacity);
         self.restart(point);
     }
 
     /// Looks for the floor when it has not been seen for long.
     fn look_for_floor(&mut self, point: Point) {
         let above = point.rtt().saturating_sub(self.delay.floor);
-        if above <= self.target() / 4 {
+        if above <= self.target() * self.tuning.step {
             self.floor_seen = self.now;
         }
         match self.phase {
             Phase::Cruise { .. } if self.slowdown.is_none() => {
-                let is_young = self.now < self.born + self.tuning.floor_interval * 6;
-                let interval =
-                    if is_young { self.tuning.floor_interval } else { self.tuning.floor_interval * 5 };
-                if self.floor_seen + interval < self.now {
-                    self.drain(self.epoch_length() + LEAST_DRAIN, 500);
+                if self.floor_seen + self.tuning.interval < self.now {
+                    self.drain(self.epoch_length());
                 }
             }
             // What was sent before it may still stand in the queue.
-            Phase::Drain { until, gain } => {
-                let is_empty = gain < 500 && above <= self.target() && point.sent_at > self.floor_seen;
+            Phase::Drain { until } => {
+                let is_empty = above <= self.target() && point.sent_at > self.floor_seen;
                 if until <= self.now || is_empty {
                     self.blank_until = Some(self.now);
                     self.cruise();
@@ -362,9 +353,9 @@ impl WarpRate {
     }
 
     /// Lets the queue empty. A drain is evidence of nothing but the floor.
-    fn drain(&mut self, length: Duration, gain: i64) {
+    fn drain(&mut self, length: Duration) {
         let until = self.now + length;
-        self.phase = Phase::Drain { until, gain };
+        self.phase = Phase::Drain { until };
         self.blank_until = Some(until);
         self.floor_seen = self.now;
     }
@@ -372,11 +363,10 @@ impl WarpRate {
     fn on_compete_ack(&mut self, ack: &Ack, point: Point) {
         let target = self.target();
         let Phase::Compete(compete) = &mut self.phase else { return };
-        let is_over = compete.on_ack(ack, point, target, &mut self.random);
+        let is_over = compete.on_ack(ack, point, target, &self.tuning, &mut self.random);
         let rate = compete.window(self.now) / ack.rtt.smoothed;
         self.set_rate(rate);
         if is_over {
-            self.rivals_seen = Some(self.now);
             self.floor_seen = self.now;
             self.arrivals.clear();
             self.cruise();
@@ -402,7 +392,7 @@ impl WarpRate {
         }
         self.answered = Some(verdict.now);
         let delivered = self.proven_arrival().unwrap_or(self.rate);
-        self.set_rate(delivered.min(self.rate) * self.tuning.congestion_gain);
+        self.set_rate(delivered.min(self.rate) * (Gain::ONE - self.tuning.cut));
         if let Some(epoch) = &self.epoch {
             let last = epoch.last();
             self.restart(last);
@@ -413,9 +403,10 @@ impl WarpRate {
 
     fn gain(&self, now: Instant) -> Gain {
         match &self.phase {
-            Phase::Probe(probe) if probe.is_sending() => thousandths(probe.gain),
-            Phase::Below { gain, .. } | Phase::Drain { gain, .. } => thousandths(*gain),
-            Phase::Compete(compete) => compete.gain(now),
+            Phase::Probe(probe) if probe.is_sending() => probe.gain,
+            Phase::Below { gain, .. } => *gain,
+            Phase::Drain { .. } => self.tuning.drained,
+            Phase::Compete(compete) => compete.gain(now, &self.tuning),
             _ => Gain::ONE,
         }
     }
@@ -426,8 +417,8 @@ impl WarpRate {
             (Phase::Start(start), _) => start.window(self.delivered),
             (Phase::Compete(compete), _) => compete.window(self.now),
             (_, Some(rtt)) => {
-                let longest = rtt.smoothed + rtt.deviation * 4 + ACK_LAG;
-                self.rate * longest + self.datagram.times(WINDOW_SLACK)
+                let longest = rtt.smoothed + rtt.deviation * 4 + self.tuning.shortest_epoch;
+                self.rate * longest + self.datagram.times(ACK_EVERY)
             }
             (_, None) => self.tuning.blind,
         }
@@ -435,8 +426,7 @@ impl WarpRate {
 
     fn on_evidence(&mut self, ack: &Ack, point: Point) {
         let Some(epoch) = &mut self.epoch else { return };
-        let silence = (self.delay.floor + self.delay.queue) * 2;
-        let silence = silence.max(ack.rtt.smoothed + ack.rtt.deviation * 4).max(self.tuning.least_silence);
+        let silence = (ack.rtt.smoothed + ack.rtt.deviation * 4).max(self.tuning.longest_response);
         if epoch.last().acked_at + silence < point.acked_at {
             // Silence is not evidence.
             return self.restart(point);
@@ -452,11 +442,11 @@ impl WarpRate {
 
     fn judge_loss(&mut self, point: Point, rtt: &Rtt) {
         let resolved = point.sent_at.checked_sub(rtt.smoothed / 2).unwrap_or(point.sent_at);
-        if self.guard.judge(self.now, point, resolved, self.rate) {
+        if self.guard.judge(self.now, point, resolved, self.rate, &self.tuning) {
             let Some(first) = self.history.front() else { return };
             let span = Span::between(first, &point);
             let delivered = span.delivered / span.ack_time;
-            self.set_rate(delivered.min(self.rate * thousandths(850)));
+            self.set_rate(delivered.min(self.rate * (Gain::ONE - self.tuning.cut)));
         }
     }
 }
@@ -521,7 +511,7 @@ impl RateLaw for WarpRate {
             // Nor is there any chance in losses that follow our rate.
             (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
                 let is_new = self.answered.is_some_and(|answered| verdict.newest > answered);
-                match is_new.then(|| self.guard.acquit(self.arrival)).flatten() {
+                match is_new.then(|| self.guard.acquit(self.arrival, &self.tuning)).flatten() {
                     Some(before) => self.set_rate(before),
                     None => self.on_congestion(verdict),
                 }
@@ -554,7 +544,7 @@ impl RateLaw for WarpRate {
         // A buffer without room for a burst.
         let quantum = if self.guard.is_elastic(now) { self.datagram.times(2) } else { Bytes::MAX };
         let pace = match self.phase {
-            Phase::Compete(_) => self.rate * Gain::ratio(5, 4),
+            Phase::Compete(_) => self.rate * (Gain::ONE + self.tuning.step),
             _ => self.rate,
         };
         Plan { quantum, ..Plan::new((pace * self.gain(now)).min(self.anchor), self.window()) }
@@ -573,18 +563,15 @@ impl RateLaw for WarpRate {
     }
 }
 
-const LEAST_TARGET: Duration = Duration::from_micros(250);
-const MOST_TARGET: Duration = Duration::from_millis(15);
-/// However often it slows down, it stays so close to the best of the last epochs.
-const LEAST_OF_BEST: Gain = Gain::percent(70);
-/// An arrival below 4/5 of the pace is a drop of capacity.
-const DROP: Gain = Gain::ratio(5, 4);
-const LEAST_DRAIN: Duration = Duration::from_millis(10);
-/// At least a datagram per 100 ms.
+/// In thousandths.
+fn milli(gain: Gain) -> i64 {
+    i64::try_from(gain.thousandths()).unwrap_or(i64::MAX)
+}
+
+/// At least a datagram per 100 ms: below that there is no feedback to speak of.
 const LONGEST_GAP: Duration = Duration::from_millis(100);
-/// What an ACK of ten packets may lag.
-const ACK_LAG: Duration = Duration::from_millis(1);
-const WINDOW_SLACK: u64 = 24;
+/// Packets that our receivers acknowledge with one frame.
+const ACK_EVERY: u64 = 10;
 
 #[cfg(test)]
 mod principles;

@@ -350,7 +350,7 @@ fn p4_congestion_is_answered_once_per_round_trip() {
     law.on_verdict(&verdict(now, VerdictKind::Congestion, now - ms(40), ms(20)));
     let after = law.rate;
     assert!(
-        after <= before * Tuning::default().congestion_gain && after >= before * Gain::percent(70),
+        after <= before * (Gain::ONE - Tuning::default().cut) && after >= before * Gain::percent(70),
         "{before} to {after}"
     );
     // It left before the answer could be seen.

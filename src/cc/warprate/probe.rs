@@ -11,6 +11,8 @@
 use std::time::Instant;
 
 use super::evidence::{Point, Span};
+use super::tuning::Tuning;
+use crate::units::Gain;
 
 /// A probe under way.
 #[derive(Debug, Clone, Copy)]
@@ -19,14 +21,13 @@ pub(super) struct Probe {
     /// When it ended; none while it lasts.
     until: Option<Instant>,
     first: Option<Point>,
-    /// Thousandths of the rate.
-    pub gain: i64,
+    pub gain: Gain,
     /// What was sent and delivered before it.
     before: Span,
 }
 
 impl Probe {
-    pub fn new(now: Instant, gain: i64, before: Span) -> Self {
+    pub fn new(now: Instant, gain: Gain, before: Span) -> Self {
         Self { since: now, until: None, first: None, gain, before }
     }
 
@@ -41,7 +42,7 @@ impl Probe {
     }
 
     /// Takes in an ACK frame; whether the probe succeeded, once its packets are acknowledged.
-    pub fn on_ack(&mut self, point: Point) -> Option<bool> {
+    pub fn on_ack(&mut self, point: Point, tuning: &Tuning) -> Option<bool> {
         if point.sent_at < self.since {
             return None;
         }
@@ -51,15 +52,14 @@ impl Probe {
         }
         let span = Span::between(&first, &point);
         let rise = span.ack_time.saturating_sub(span.send_time);
-        let if_full = span.send_time * u32::try_from(self.gain - 1000).unwrap_or(0) / 1000;
-        // Of what the gain adds, 7/10 must arrive, by the measure of the epochs before.
+        let added = self.gain - Gain::ONE;
+        // Of what the gain adds, all but the doubt must arrive, by the measure of the epochs before.
+        let asked = Gain::ONE + added * (Gain::ONE - tuning.doubt);
         let share = |span: &Span| u128::from(span.delivered.get());
         let lossless =
-            share(&span) * u128::from(self.before.sent.get()) * u128::from(self.gain.unsigned_abs());
-        let needed = share(&self.before)
-            * u128::from(span.sent.get())
-            * u128::from(self.gain.unsigned_abs() * 7 / 10 + 300);
-        Some(rise < if_full * 3 / 10 && lossless >= needed)
+            share(&span) * u128::from(self.before.sent.get()) * u128::from(self.gain.thousandths());
+        let needed = share(&self.before) * u128::from(span.sent.get()) * u128::from(asked.thousandths());
+        Some(rise < span.send_time * added * tuning.doubt && lossless >= needed)
     }
 }
 
@@ -81,20 +81,15 @@ impl Ladder {
         self.successes = 0;
     }
 
-    /// Gain of the next probe in thousandths. Among others, who yield to a probe, success proves little:
-    /// large steps need an empty queue.
-    pub fn gain(&self, is_empty: bool) -> i64 {
-        match (self.failures, self.successes, is_empty) {
-            (2.., ..) => 1100,
-            (_, 2, true) => 1500,
-            (_, 3.., true) => 2000,
-            _ => 1250,
-        }
-    }
-
-    /// How many times longer to cruise before the next probe.
-    pub fn patience(&self) -> u32 {
-        self.failures.clamp(1, 3)
+    /// Gain of the next probe: a step, which doubles while it succeeds.
+    pub fn gain(&self, tuning: &Tuning) -> Gain {
+        let added = match (self.failures, self.successes) {
+            (2.., _) => tuning.growth,
+            (_, 0 | 1) => tuning.step,
+            (_, 2) => tuning.step + tuning.step,
+            _ => Gain::ONE,
+        };
+        Gain::ONE + added
     }
 
     /// Whether the last probe succeeded, so that the next is due at once.

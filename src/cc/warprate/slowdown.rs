@@ -37,7 +37,7 @@ impl Slowdown {
     }
 
     /// One more epoch, during which packets arrived at `capacity`. `above` is the delay above the floor
-    /// now, `queue` what of it is unexplained; `is_known` whether others were there lately.
+    /// now, `queue` what of it is unexplained.
     pub fn on_epoch(
         &mut self,
         now: Instant,
@@ -45,20 +45,17 @@ impl Slowdown {
         capacity: Rate,
         above: Duration,
         (queue, target): (Duration, Duration),
-        is_known: bool,
         tuning: &Tuning,
     ) -> Answer {
         self.epochs += 1;
         self.expected += nanos(epoch.send_time) - nanos(epoch.sent / capacity);
         let expected = Duration::from_nanos(u64::try_from(self.expected).unwrap_or(0));
-        let haste = if is_known { 2 } else { 1 };
-        let is_long =
-            self.epochs >= tuning.test_epochs / haste && self.since + tuning.shortest_test / haste <= now;
+        let is_long = self.epochs >= tuning.evidence_epochs && self.since + tuning.shortest_test <= now;
         // The longer nothing falls, the less must have been expected.
-        if !is_long || expected <= target || expected * self.epochs <= queue * tuning.test_epochs {
+        if !is_long || expected <= target || expected * self.epochs <= queue * tuning.evidence_epochs {
             return Answer::Open;
         }
         let fallen = self.from.saturating_sub(above);
-        if fallen < expected / 4 { Answer::NotOurs } else { Answer::Ours }
+        if fallen < expected * tuning.doubt { Answer::NotOurs } else { Answer::Ours }
     }
 }

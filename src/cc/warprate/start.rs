@@ -9,7 +9,7 @@
 //!
 //! No step depends on the round-trip time, and none waits for a loss.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::evidence::{Epoch, Point, Span};
 use super::tuning::Tuning;
@@ -47,9 +47,7 @@ impl Start {
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
     pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, anchor: Rate) {
         let gap = sent.now.saturating_duration_since(self.last_sent);
-        if self.bytes < datagram.times(self.tuning.train.into())
-            && gap > self.tuning.least_gap + datagram.times(4) / anchor
-        {
+        if self.bytes < datagram.times(TRAIN) && gap > GRANULARITY + datagram.times(4) / anchor {
             self.train = sent.now;
             self.bytes = Bytes::ZERO;
         }
@@ -70,7 +68,7 @@ impl Start {
             }
         };
         epoch.add(point);
-        self.is_unspread |= epoch.unspread() >= self.tuning.unspread;
+        self.is_unspread |= epoch.unspread() >= self.tuning.blind * self.tuning.step;
         let span = epoch.span();
         let waited = ack.now.saturating_duration_since(self.train + ack.delay.floor);
         self.mean = (!waited.is_zero()).then(|| span.delivered / waited);
@@ -109,3 +107,8 @@ impl Start {
 fn is_spread(span: &Span) -> bool {
     span.ack_time * 9 > span.send_time * 10
 }
+
+/// Datagrams that make a train: an initial window (RFC 9002 §7.2), which is what others send at once.
+const TRAIN: u64 = 10;
+/// Timers tell no shorter times apart (RFC 9002 §6.1.2).
+const GRANULARITY: Duration = Duration::from_millis(1);

@@ -32,11 +32,9 @@ macro_rules! table {
 table! {
     /// Leaves before anything is known about the path: a request of 100 KB in 1200-byte datagrams, whole.
     blind: Bytes = Bytes::new(106_000);
-    /// The same once 32 KB of it arrived without being spread, so that no slow bottleneck is in the way: 10 ms
+    /// The same once a step of it arrived without being spread, so that no slow bottleneck is in the way: 10 ms
     /// at 1 Gbit/s.
     blind_unspread: Bytes = Bytes::new(1_250_000);
-    /// Bytes whose delay does not grow: they were not spread.
-    unspread: Bytes = Bytes::new(32_000);
     /// While the first reading is awaited, each delivered byte lets so many more be in flight: a path whose
     /// jitter delays the reading is not held back for long, and one that delivers nothing gets nothing.
     start_growth: u32 = 6;
@@ -45,45 +43,49 @@ table! {
     mean_gain: Gain = Gain::percent(400);
     /// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
     longest_start: Duration = Duration::from_secs(3);
-    /// Datagrams that make a train.
-    train: u32 = 10;
-    /// A longer pause than this ends what is no train.
-    least_gap: Duration = Duration::from_millis(1);
-    /// Steps between ACK frames that tell even arrivals from uneven ones.
-    least_points: u32 = 4;
     /// An epoch is this many times its longest silence: the error of a rate read from it is 1/16 at most.
     epoch_over_lump: u32 = 16;
     /// Shorter epochs hold too few ACK frames on any path.
     shortest_epoch: Duration = Duration::from_millis(2);
-    /// Epochs that the delivery rate is read from: their noise halves, and 8 round trips are not waited for.
+    /// Epochs that the delivery rate is read from: their noise halves, and 8 round trips are not waited for. An
+    /// epoch has as many steps between ACK frames at least, and a slow-down is watched for as many epochs.
     evidence_epochs: u32 = 4;
     /// The queue to keep at 25 Mbit/s; it falls with the root of the rate, so that slower flows keep more
     /// and grow, and N flows together keep sqrt(N) times that of one.
     target_queue: Duration = Duration::from_millis(4);
-    /// Half of the queue's error is mended per this time, so that flows of all round trips move alike.
+    /// Half of the queue's error is mended per this time, so that flows of all round trips move alike; a
+    /// shorter silence is no sign of anything.
     longest_response: Duration = Duration::from_millis(40);
-    /// Most that one epoch takes off the rate.
+    /// Most that one epoch takes off the rate, and what a probe adds to it. Less than a step apart, pace and
+    /// arrival may be the same, and a queue of less than a step of the target is empty.
     step: Gain = Gain::percent(25);
-    /// Most that one epoch adds to the rate.
+    /// Most that one epoch adds to the rate, and what a probe adds after failures.
     growth: Gain = Gain::percent(10);
-    /// What remains of the delivery rate when a queue overflows: between CUBIC's 0.7 and the 0.9 of which
-    /// the overflow would go on.
-    congestion_gain: Gain = Gain::percent(85);
-    /// Lost bytes that count as arrived, at most, as a share of those that did.
-    most_credit: Gain = Gain::percent(25);
+    /// Taken off the delivery rate when a queue overflows: between CUBIC's 30 % and the 10 % with which the
+    /// overflow would go on.
+    cut: Gain = Gain::percent(15);
+    /// An effect shows if all of what was expected is seen but for this part, and is absent if less than it is.
+    doubt: Gain = Gain::ratio(1, 3);
+    /// What is sent of the rate while a queue is to empty.
+    drained: Gain = Gain::percent(25);
+    /// Epochs of cruising before a probe.
+    probe_every: u32 = 7;
+    /// Time between two looks at the floor, at the others in the queue, or at what loss follows.
+    interval: Duration = Duration::from_secs(5);
     /// A slow-down is watched this long before others are blamed for the queue: flows of 300 ms answer in it.
     shortest_test: Duration = Duration::from_millis(600);
-    /// And for this many epochs; half of either if others were there lately.
-    test_epochs: u32 = 4;
-    /// How long others are remembered: a cycle of CUBIC at 1 Gbit/s and 100 ms.
-    rivals_remembered: Duration = Duration::from_secs(20);
-    /// The floor is looked for so often while the connection is young, and then a fifth as often.
-    floor_interval: Duration = Duration::from_secs(1);
-    /// Silence that is no evidence, at least.
-    least_silence: Duration = Duration::from_millis(30);
-    /// Losses that tell whether loss follows the rate: an eighth of their number is chance, and two fifths are
-    /// asked for.
+    /// Losses that tell whether loss follows the rate: an eighth of their number is chance, and a third is asked
+    /// for.
     tested_losses: u32 = 64;
+    /// Less loss than this is not worth a slower spell.
+    least_loss: Gain = Gain::percent(1);
+}
+
+impl Tuning {
+    /// A step below the rate: what a step more would make it again.
+    pub(super) fn slower(&self) -> Gain {
+        Gain::ONE / (Gain::ONE + self.step)
+    }
 }
 
 /// Where the target queue is [`Tuning::target_queue`]: a unit, since queue² · rate is one number.
@@ -123,5 +125,30 @@ impl<'a> From<&'a mut Gain> for Number<'a> {
 impl<'a> From<&'a mut u32> for Number<'a> {
     fn from(count: &'a mut u32) -> Self {
         Self::Count(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_twenty_numbers_at_most_each_by_its_own_name() {
+        let mut tuning = Tuning::default();
+        let names: std::collections::BTreeSet<_> =
+            tuning.numbers().into_iter().map(|(name, _)| name).collect();
+        assert!(names.len() <= 20, "{}", names.len());
+        assert_eq!(names.len(), tuning.numbers().len());
+    }
+
+    #[test]
+    fn a_number_that_is_changed_by_name_is_changed() {
+        let mut tuning = Tuning::default();
+        for (name, number) in tuning.numbers() {
+            if let ("blind", Number::Bytes(bytes)) = (name, number) {
+                *bytes = Bytes::mb(12);
+            }
+        }
+        assert_eq!(tuning, Tuning { blind: Bytes::mb(12), ..Tuning::default() });
     }
 }
