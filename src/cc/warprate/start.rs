@@ -7,6 +7,10 @@
 //! The first reading that is conclusive ends it. A train that took longer to arrive than to leave was
 //! spread by a bottleneck: its arrival is the rate. Any other proves the rate that it had so far.
 //!
+//! ACK frames that were held up arrive as one lump, which is as fast as any and proves nothing: the fastest
+//! delivery is that since the longest silence, and what came after that silence may be a reading of a
+//! bottleneck by itself.
+//!
 //! No step depends on the round-trip time, and none waits for a loss.
 
 use std::time::{Duration, Instant};
@@ -14,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::constants::{BLIND, BLIND_UNSPREAD, START_GROWTH};
 use super::evidence::{Epoch, Point, Span};
 use crate::signal::{Ack, Sent};
-use crate::units::{Bytes, Gain, Rate};
+use crate::units::{Bytes, Rate};
 
 /// The state of the start.
 #[derive(Debug, Clone)]
@@ -26,13 +30,11 @@ pub(super) struct Start {
     epoch: Option<Epoch>,
     /// Whether a good part of the train arrived as it had left.
     is_unspread: bool,
-    /// What arrives, the wait for the first ACK frame included.
-    mean: Option<Rate>,
 }
 
 impl Start {
     pub fn new(now: Instant) -> Self {
-        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false, mean: None }
+        Self { train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
@@ -61,8 +63,6 @@ impl Start {
         epoch.add(point);
         self.is_unspread |= epoch.unspread() >= UNSPREAD;
         let span = epoch.span();
-        let waited = ack.now.saturating_duration_since(self.train + ack.delay.floor);
-        self.mean = (!waited.is_zero()).then(|| span.delivered / waited);
         if let Some(span) = epoch.since_silence().filter(|span| is_spread(span)) {
             return Some(span.arrival().min(anchor));
         }
@@ -76,9 +76,8 @@ impl Start {
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
-        let bound = self.mean.map_or(anchor, |mean| (mean * MEAN_GAIN).min(anchor));
         match &self.epoch {
-            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(bound),
+            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(anchor),
             _ => anchor,
         }
     }
@@ -101,8 +100,6 @@ fn is_spread(span: &Span) -> bool {
 
 /// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
 const LONGEST_START: Duration = Duration::from_secs(3);
-/// A lump of ACK frames that were held up looks as fast as any.
-const MEAN_GAIN: Gain = Gain::percent(400);
 /// Bytes whose delay does not grow: they were not spread.
 const UNSPREAD: Bytes = Bytes::new(32_000);
 /// Datagrams that make a train.
