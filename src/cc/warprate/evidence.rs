@@ -88,6 +88,8 @@ pub(super) struct Epoch {
     spacing: Duration,
     least_rtt: Duration,
     peak: Rate,
+    /// The longest time between two ACK frames.
+    longest: Duration,
 }
 
 impl Epoch {
@@ -99,11 +101,16 @@ impl Epoch {
             spacing: Duration::ZERO,
             least_rtt: first.rtt(),
             peak: Rate::ZERO,
+            longest: Duration::ZERO,
         }
     }
 
     pub fn add(&mut self, point: Point) {
         let step = Span::between(&self.last, &point);
+        if step.ack_time > self.longest {
+            self.longest = step.ack_time;
+            self.peak = Rate::ZERO;
+        }
         self.peak = self.peak.max(step.delivered / step.ack_time);
         self.least_rtt = self.least_rtt.min(point.rtt());
         self.last = point;
@@ -136,15 +143,20 @@ impl Epoch {
         self.least_rtt
     }
 
-    /// The fastest delivery between two ACK frames: a bottleneck lets no more through. Zero while there
-    /// is but one.
+    /// The fastest delivery between two ACK frames since the longest silence: a bottleneck lets no more
+    /// through. Zero while there is but one.
     pub fn peak(&self) -> Rate {
         self.peak
     }
 
-    /// Bytes sent up to the last point since the earliest one whose delay was no less.
+    /// Bytes sent up to the last point since the earliest one whose delay was no less: they arrived as they
+    /// had left. Delay that fell by half the time or more tells of a lump.
     pub fn unspread(&self) -> Bytes {
-        let earliest = self.points.iter().find(|point| point.rtt() >= self.last.rtt());
+        let earliest = self.points.iter().find(|point| {
+            let fall = point.rtt().saturating_sub(self.last.rtt());
+            let time = self.last.sent_at.saturating_duration_since(point.sent_at);
+            point.rtt() >= self.last.rtt() && fall * 2 <= time
+        });
         earliest.map_or(Bytes::ZERO, |point| self.last.sent - point.sent)
     }
 

@@ -7,6 +7,10 @@
 //! The first reading that is conclusive ends it. A train that took longer to arrive than to leave was
 //! spread by a bottleneck: its arrival is the rate. Any other proves the rate that it had so far.
 //!
+//! ACK frames that were held up arrive as one lump, which is as fast as any and proves nothing: the fastest
+//! delivery is that since the longest silence, and what came after that silence may be a reading of a
+//! bottleneck by itself.
+//!
 //! No step depends on the round-trip time, and none waits for a loss.
 
 use std::time::{Duration, Instant};
@@ -27,21 +31,11 @@ pub(super) struct Start {
     epoch: Option<Epoch>,
     /// Whether a good part of the train arrived as it had left.
     is_unspread: bool,
-    /// What arrives, the wait for the first ACK frame included.
-    mean: Option<Rate>,
 }
 
 impl Start {
     pub fn new(now: Instant, tuning: Tuning) -> Self {
-        Self {
-            tuning,
-            train: now,
-            last_sent: now,
-            bytes: Bytes::ZERO,
-            epoch: None,
-            is_unspread: false,
-            mean: None,
-        }
+        Self { tuning, train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
@@ -70,8 +64,6 @@ impl Start {
         epoch.add(point);
         self.is_unspread |= epoch.unspread() >= self.tuning.blind * self.tuning.step;
         let span = epoch.span();
-        let waited = ack.now.saturating_duration_since(self.train + ack.delay.floor);
-        self.mean = (!waited.is_zero()).then(|| span.delivered / waited);
         if let Some(span) = epoch.since_silence(&self.tuning).filter(|span| is_spread(span)) {
             return Some(span.arrival(&self.tuning).min(anchor));
         }
@@ -85,9 +77,8 @@ impl Start {
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
-        let bound = self.mean.map_or(anchor, |mean| (mean * self.tuning.mean_gain).min(anchor));
         match &self.epoch {
-            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(bound),
+            Some(epoch) if !epoch.peak().is_zero() => epoch.peak().min(anchor),
             _ => anchor,
         }
     }

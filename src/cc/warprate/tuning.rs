@@ -38,9 +38,6 @@ table! {
     /// While the first reading is awaited, each delivered byte lets so many more be in flight: a path whose
     /// jitter delays the reading is not held back for long, and one that delivers nothing gets nothing.
     start_growth: u32 = 6;
-    /// The start is no faster than this many times the mean of what arrived: a lump of ACK frames that were held
-    /// up looks as fast as any.
-    mean_gain: Gain = Gain::percent(400);
     /// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
     longest_start: Duration = Duration::from_secs(3);
     /// An epoch is this many times its longest silence: the error of a rate read from it is 1/16 at most.
