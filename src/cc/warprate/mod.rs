@@ -19,8 +19,8 @@
 //!  start   at the anchor's rate, 106 KB blind, then what the first train shows  (`start`)
 //!    v
 //!  cruise  the law above   <--- probe 1.25 for an epoch: success r · 1.25, else an epoch at 0.75 (`probe`)
-//!    |                     <--- drain 1/2 for an epoch and 10 ms: the floor shows; no other evidence
-//!    |                     <--- drain 1/8 until the queue is gone: arrival fell below 4/5 of the pace
+//!    |                     <--- drain 1/4 until the queue is gone: every 5 s, so that the floor shows, and
+//!    |                          when arrival fell below 4/5 of the pace; no other evidence
 //!    |                     <--- below 0.8 for a spell: does loss follow our rate?  (`guard`)
 //!    v
 //!  compete a CUBIC in the shadow, and a dip to 1/4 every few seconds to see who is there  (`compete`)
@@ -32,6 +32,8 @@
 //! delivered for long, whatever the reason, is not sent.
 //!
 //! A verdict of congestion or a mark takes 15 % off D, once per round trip; silence changes nothing.
+//!
+//! All of its numbers stand in [`Tuning`].
 
 mod compete;
 mod evidence;
@@ -172,7 +174,7 @@ impl WarpRate {
         let epochs = self.tuning.probe_every - third..=self.tuning.probe_every + third;
         let epochs_left =
             if self.ladder.is_climbing() { 0 } else { self.random.between(*epochs.start(), *epochs.end()) };
-        self.phase = Phase::Cruise { epochs_left };
+        self.phase = Phase::Cruise { epochs_left: epochs_left * self.ladder.patience(&self.tuning) };
     }
 
     /// Evidence begins anew.
@@ -264,9 +266,11 @@ impl WarpRate {
         let now = self.now;
         match &mut self.phase {
             Phase::Cruise { epochs_left: 0 } => {
-                let has_room = self.delay.queue < target * self.tuning.step && self.rate < self.anchor;
+                let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
+                let is_empty = self.delay.queue < target * self.tuning.step;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
-                    self.phase = Phase::Probe(Probe::new(now, self.ladder.gain(&self.tuning), *window));
+                    self.phase =
+                        Phase::Probe(Probe::new(now, self.ladder.gain(is_empty, &self.tuning), *window));
                 }
             }
             Phase::Cruise { epochs_left } => *epochs_left -= 1,
@@ -418,7 +422,7 @@ impl WarpRate {
             (Phase::Compete(compete), _) => compete.window(self.now),
             (_, Some(rtt)) => {
                 let longest = rtt.smoothed + rtt.deviation * 4 + self.tuning.shortest_epoch;
-                self.rate * longest + self.datagram.times(ACK_EVERY)
+                self.rate * longest + self.datagram.times(2 * ACK_EVERY)
             }
             (_, None) => self.tuning.blind,
         }
@@ -570,7 +574,7 @@ fn milli(gain: Gain) -> i64 {
 
 /// At least a datagram per 100 ms: below that there is no feedback to speak of.
 const LONGEST_GAP: Duration = Duration::from_millis(100);
-/// Packets that our receivers acknowledge with one frame.
+/// Packets that our receivers acknowledge with one frame; the frame may be lost.
 const ACK_EVERY: u64 = 10;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Probing: one epoch above the rate, judged by what became of its packets.
 //!
 //! ```text
-//! cruise (5 to 9 epochs) -> probe (gain, one epoch) -> judge -> success: rate · gain, and the next probe
+//! cruise (4 to 10 epochs) -> probe (gain, one epoch) -> judge -> success: rate · gain, and the next probe
 //!                                                            -> failure: one epoch at 2 - gain, cruise
 //! gain = 1.25, 1.25, 1.5, 2, 2 … while it succeeds; 1.1 after two failures
 //! ```
-//! A probe succeeds if its packets arrived in little more time than they left in: less than 3/10 of the
+//! A probe succeeds if its packets arrived in little more time than they left in: less than a third of the
 //! stretch that a full bottleneck would have given them.
 
 use std::time::Instant;
@@ -81,15 +81,21 @@ impl Ladder {
         self.successes = 0;
     }
 
-    /// Gain of the next probe: a step, which doubles while it succeeds.
-    pub fn gain(&self, tuning: &Tuning) -> Gain {
-        let added = match (self.failures, self.successes) {
-            (2.., _) => tuning.growth,
-            (_, 0 | 1) => tuning.step,
-            (_, 2) => tuning.step + tuning.step,
-            _ => Gain::ONE,
+    /// Gain of the next probe: a step, which doubles while it succeeds. Among others, who yield to a probe,
+    /// success proves little: large steps need an empty queue.
+    pub fn gain(&self, is_empty: bool, tuning: &Tuning) -> Gain {
+        let added = match (self.failures, self.successes, is_empty) {
+            (2.., ..) => tuning.growth,
+            (_, 2, true) => tuning.step + tuning.step,
+            (_, 3.., true) => Gain::ONE,
+            _ => tuning.step,
         };
         Gain::ONE + added
+    }
+
+    /// How many times longer to cruise before the next probe.
+    pub fn patience(&self, tuning: &Tuning) -> u32 {
+        self.failures.clamp(1, tuning.patience.max(1))
     }
 
     /// Whether the last probe succeeded, so that the next is due at once.

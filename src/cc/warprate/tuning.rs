@@ -67,6 +67,8 @@ table! {
     drained: Gain = Gain::percent(25);
     /// Epochs of cruising before a probe.
     probe_every: u32 = 7;
+    /// Times longer that cruising lasts after as many failures of probes, at most.
+    patience: u32 = 3;
     /// Time between two looks at the floor, at the others in the queue, or at what loss follows.
     interval: Duration = Duration::from_secs(5);
     /// A slow-down is watched this long before others are blamed for the queue: flows of 300 ms answer in it.
