@@ -148,7 +148,8 @@ impl WarpRate {
     }
 
     fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate.max(self.datagram / LONGEST_GAP).min(self.anchor);
+        let round = self.delay.rtt.map_or(LONGEST_ROUND, |rtt| rtt.smoothed);
+        self.rate = rate.max(self.datagram.times(2) / round).min(self.anchor);
     }
 
     /// q*(arrival) = 4 ms · sqrt(25 Mbit/s / arrival)
@@ -418,7 +419,7 @@ impl WarpRate {
     /// In-flight bound: what the rate has in flight during all but the rarest round trips.
     fn window(&self) -> Bytes {
         match (&self.phase, self.delay.rtt) {
-            (Phase::Start(start), _) => start.window(self.delivered),
+            (Phase::Start(start), _) => start.window(),
             (Phase::Compete(compete), _) => compete.window(self.now),
             (_, Some(rtt)) => {
                 let longest = rtt.smoothed + rtt.deviation * 4 + self.tuning.shortest_epoch;
@@ -572,8 +573,9 @@ fn milli(gain: Gain) -> i64 {
     i64::try_from(gain.thousandths()).unwrap_or(i64::MAX)
 }
 
-/// At least a datagram per 100 ms: below that there is no feedback to speak of.
-const LONGEST_GAP: Duration = Duration::from_millis(100);
+/// Two datagrams per round trip are the least (RFC 9002 §7.2): what is slower is all silence, and silence
+/// proves nothing. Before there is one, it is taken for so long (RFC 9002 §6.2.2).
+const LONGEST_ROUND: Duration = Duration::from_millis(333);
 /// Packets that our receivers acknowledge with one frame; the frame may be lost.
 const ACK_EVERY: u64 = 10;
 

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! rate   = anchor; from the second ACK frame on min(anchor, fastest delivery between two ACK frames)
-//! window = blind; from the second ACK frame on blind + 6 · delivered
+//! window = blind; from the second ACK frame on blind + 3 · delivered, where
+//!          what is delivered counts while the delay is at most twice the first train's
 //! ```
 //! The first reading that is conclusive ends it. A train that took longer to arrive than to leave was
-//! spread by a bottleneck: its arrival is the rate. Any other proves the rate that it had so far.
+//! spread by a bottleneck: its arrival is the rate. One that arrived as it had left proves no more than
+//! twice that rate.
 //!
-//! ACK frames that were held up arrive as one lump, which is as fast as any and proves nothing: the fastest
-//! delivery is that since the longest silence, and what came after that silence may be a reading of a
-//! bottleneck by itself.
+//! ACK frames that were held up arrive as one lump, which is as fast as any and proves nothing. So the
+//! fastest delivery is that since the longest silence; what came after that silence may be a reading of a
+//! bottleneck by itself; and what arrived faster than it had left is no reading.
 //!
 //! No step depends on the round-trip time, and none waits for a loss.
 
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::evidence::{Epoch, Point, Span};
 use super::tuning::Tuning;
 use crate::signal::{Ack, Sent};
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Gain, Rate};
 
 /// The state of the start.
 #[derive(Debug, Clone)]
@@ -31,11 +33,27 @@ pub(super) struct Start {
     epoch: Option<Epoch>,
     /// Whether a good part of the train arrived as it had left.
     is_unspread: bool,
+    /// What had been delivered before the train, and at the last ACK frame.
+    delivered: Option<(Bytes, Bytes)>,
+    /// Highest delay above the floor among the first train's packets.
+    level: Duration,
+    /// What the window may grow by.
+    credit: Bytes,
 }
 
 impl Start {
     pub fn new(now: Instant, tuning: Tuning) -> Self {
-        Self { tuning, train: now, last_sent: now, bytes: Bytes::ZERO, epoch: None, is_unspread: false }
+        Self {
+            tuning,
+            train: now,
+            last_sent: now,
+            bytes: Bytes::ZERO,
+            epoch: None,
+            is_unspread: false,
+            delivered: None,
+            level: Duration::ZERO,
+            credit: Bytes::ZERO,
+        }
     }
 
     /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
@@ -54,6 +72,7 @@ impl Start {
         if point.sent_at < self.train {
             return None;
         }
+        self.note_delivery(point, ack);
         let epoch = match &mut self.epoch {
             Some(epoch) if epoch.first().sent_at >= self.train => epoch,
             _ => {
@@ -67,13 +86,38 @@ impl Start {
         if let Some(span) = epoch.since_silence(&self.tuning).filter(|span| is_spread(span)) {
             return Some(span.arrival(&self.tuning).min(anchor));
         }
-        if !epoch.is_conclusive(&self.tuning) {
-            // Most of it never arrives, or nothing comes evenly.
-            let is_drowned = ack.lost > ack.delivered && ack.lost > self.tuning.blind;
-            let is_over = is_drowned || span.ack_time > self.tuning.longest_start;
-            return is_over.then(|| span.arrival(&self.tuning).min(anchor));
+        let is_compressed = span.ack_time * 10 < span.send_time * 9;
+        if is_compressed || !epoch.is_conclusive(&self.tuning) {
+            // Much of it never arrives, or nothing comes evenly.
+            let is_drowned = ack.lost.times(2) > ack.delivered && ack.lost > self.tuning.blind;
+            let is_long = span.ack_time > self.tuning.longest_start;
+            if is_long && ack.newest.app_limited {
+                // That was the application's pace.
+                self.epoch = None;
+                return None;
+            }
+            return (is_drowned || is_long).then(|| span.arrival(&self.tuning).min(anchor));
         }
-        Some(if is_spread(&span) { span.arrival(&self.tuning).min(anchor) } else { self.rate(anchor) })
+        let arrival = span.arrival(&self.tuning);
+        Some(if is_spread(&span) {
+            arrival.min(anchor)
+        } else {
+            self.rate(anchor).min(arrival * Gain::percent(200))
+        })
+    }
+
+    /// A queue of ours grows with what we send, jitter does not: the window grows only while the delay is
+    /// about that of the first train.
+    fn note_delivery(&mut self, point: Point, ack: &Ack) {
+        let (first, last) = self.delivered.unwrap_or((ack.delivered - ack.bytes, ack.delivered - ack.bytes));
+        self.delivered = Some((first, ack.delivered));
+        let above = point.rtt().saturating_sub(ack.delay.floor);
+        if ack.delivered - first <= self.tuning.blind {
+            self.level = self.level.max(above);
+        }
+        if above <= (self.level * 2).max(GRANULARITY) {
+            self.credit += ack.delivered - last;
+        }
     }
 
     pub fn rate(&self, anchor: Rate) -> Rate {
@@ -83,11 +127,11 @@ impl Start {
         }
     }
 
-    pub fn window(&self, delivered: Bytes) -> Bytes {
+    pub fn window(&self) -> Bytes {
         match &self.epoch {
             Some(epoch) if !epoch.peak().is_zero() => {
                 let blind = if self.is_unspread { self.tuning.blind_unspread } else { self.tuning.blind };
-                blind + delivered.times(self.tuning.start_growth.into())
+                blind + self.credit.times(self.tuning.start_growth.into())
             }
             _ => self.tuning.blind,
         }

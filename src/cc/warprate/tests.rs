@@ -120,6 +120,18 @@ fn an_application_that_pauses_finds_the_rate_it_left() {
 }
 
 #[test]
+fn a_path_that_delivered_next_to_nothing_is_filled_again() {
+    let mut bed = bed(path(), 1);
+    bed.run_for(ms(3000));
+    bed.path.loss_permille = 970;
+    bed.run_for(ms(5000));
+    bed.path.loss_permille = 0;
+    bed.run_for(ms(10_000));
+    let (rate, _) = measure(&mut bed, ms(2000));
+    assert!(rate >= LINK * Gain::percent(90), "{rate}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
         let mut bed = bed(Path { loss_permille: 10, ..path() }, seed);

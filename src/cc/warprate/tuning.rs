@@ -36,8 +36,9 @@ table! {
     /// at 1 Gbit/s.
     blind_unspread: Bytes = Bytes::new(1_250_000);
     /// While the first reading is awaited, each delivered byte lets so many more be in flight: a path whose
-    /// jitter delays the reading is not held back for long, and one that delivers nothing gets nothing.
-    start_growth: u32 = 6;
+    /// jitter delays the reading is not held back for long, and one that delivers nothing gets nothing. With 6,
+    /// a newcomer on a slow path with jitter overflows twice as much.
+    start_growth: u32 = 3;
     /// Jitter whose lumps are longer than a sixteenth of it is met with what arrives.
     longest_start: Duration = Duration::from_secs(3);
     /// An epoch is this many times its longest silence: the error of a rate read from it is 1/16 at most.
