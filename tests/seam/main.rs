@@ -14,6 +14,7 @@ mod late;
 mod migration;
 mod pacing;
 mod recovery;
+mod tail;
 
 use common::pair::{Pair, ms, setup};
 use warprate::conn::{Law, core::Setup};
