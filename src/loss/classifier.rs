@@ -84,9 +84,10 @@ impl Classifier {
     /// A queue of ours is gone after a silence as long as the round trip through it.
     pub fn expects_chance(&self, now: Instant) -> bool {
         let is_within = |time: Duration, at: Option<Instant>| at.is_some_and(|at| now <= at + time);
-        let has_queue = self.is_raised() && is_within(self.delay.floor + self.delay.queue, self.acked_at);
-        let is_calm = !is_within(self.delay.floor * CALM_ROUND_TRIPS, self.congested_at);
-        self.scatter_ppm > 0 && !has_queue && is_calm
+        let Delay { floor, queue, .. } = self.delay;
+        self.scatter_ppm > 0
+            && !(self.is_raised() && is_within(floor + queue, self.acked_at))
+            && !is_within(floor * CALM_ROUND_TRIPS, self.congested_at)
     }
 
     fn note(&mut self, is_lost: bool) {
