@@ -166,7 +166,7 @@ mod tests {
         while numbers.len() < most
             && let Some((sent, transmit)) = tail.take(Bytes::ZERO, &mut datagram)
         {
-            let number = (sent - t0()).as_millis() as u64;
+            let number = u64::try_from((sent - t0()).as_millis()).expect("a thousand");
             assert_eq!(datagram, vec![number.to_be_bytes()[7]; transmit.size]);
             numbers.push(number);
         }
