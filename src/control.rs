@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::cc::RateLaw;
 use crate::loss::{Classifier, Ledger};
 use crate::pacer::Pacer;
-use crate::signal::{Feedback, PacketNumber, Plan, Release, Undo, Verdict, VerdictKind};
+use crate::signal::{Feedback, PacketNumber, Plan, Release, Undo};
 use crate::units::{Bytes, Rate};
 
 /// One path's control: what became of its packets, the law, and the send clock.
@@ -63,6 +63,10 @@ impl Control {
                 }
                 sent
             }
+            Feedback::Copied { now, sent, bytes } => {
+                self.ledger.on_copied(sent);
+                return self.pacer.on_sent(now, bytes);
+            }
             Feedback::AckRange { now, first, last } => {
                 if !self.undo_losses(now, first, last) {
                     return;
@@ -88,15 +92,7 @@ impl Control {
                 now
             }
             Feedback::Marked { now, newest, packets } => {
-                // A mark needs no classification: a queue said so.
-                let verdict = Verdict {
-                    now,
-                    kind: VerdictKind::Mark,
-                    newest,
-                    packets,
-                    bytes: Bytes::ZERO,
-                    queue: self.ledger.delay().queue,
-                };
+                let verdict = self.classifier.on_mark(now, newest, packets);
                 self.tell(|law| law.on_verdict(&verdict));
                 now
             }
@@ -125,6 +121,12 @@ impl Control {
             Release::Now { bytes } => Release::Now { bytes: bytes.min(room) },
             later => later,
         }
+    }
+
+    /// Whether a datagram may leave twice: the law lets it, the peer has answered on this path, and what
+    /// the path loses it loses by chance.
+    pub fn may_copy(&self, now: Instant) -> bool {
+        self.plan.copies && self.ledger.rtt().is_some() && self.classifier.expects_chance(now)
     }
 
     /// The sender had a release and nothing to send.

@@ -33,6 +33,15 @@ pub enum Feedback {
         /// tells: without it a late arrival stays unnoticed.
         number: Option<PacketNumber>,
     },
+    /// A datagram has left once more, unchanged.
+    Copied {
+        /// When.
+        now: Instant,
+        /// Its first departure.
+        sent: Instant,
+        /// Size of the datagram.
+        bytes: Bytes,
+    },
     /// The ACK frame at hand names these packets, newly acknowledged or not.
     AckRange {
         /// When it was noticed.
@@ -179,6 +188,9 @@ pub struct Delay {
 }
 
 /// One ACK frame, once per frame whatever the number of packets that it acknowledges.
+///
+/// A packet that left twice counts as delivered, and is nobody's newest: which of the two arrived is unknown.
+/// A frame that acknowledges nothing else is told together with the next one.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Ack {
@@ -279,14 +291,17 @@ pub struct Plan {
     pub window: Bytes,
     /// Most that may leave back to back; the pacer lowers it to what its clock can place.
     pub quantum: Bytes,
+    /// Whether a flight's last datagrams may leave twice where the path loses by chance. Not for laws that a
+    /// standard describes: none knows of it.
+    pub copies: bool,
     /// When the law wants to be asked again though nothing happened.
     pub until: Option<Instant>,
 }
 
 impl Plan {
-    /// A plan without a burst limit of its own and without a deadline.
+    /// A plan without a burst limit of its own, without copies and without a deadline.
     pub const fn new(rate: Rate, window: Bytes) -> Self {
-        Self { rate, window, quantum: Bytes::MAX, until: None }
+        Self { rate, window, quantum: Bytes::MAX, copies: false, until: None }
     }
 }
 

@@ -7,7 +7,7 @@
 //! ```text
 //! {"trace":"warpsim 1","topology":…,"seed":…,"flows":[{name, host, law}…],"links":[{name, rate, j_s_milli}…]}
 //! {"t":…,"flow":0,"event":"sent" | "ack" | "loss" | "verdict" | "undo" | "deadline" | "mtu", …}  what the law consumed
-//! {"t":…,"flow":0,"event":"plan","rate":…,"window":…,"quantum":…,"state":…}                      what it decided, on change
+//! {"t":…,"flow":0,"event":"plan","rate":…,"window":…,"quantum":…,"state":…[,"copies":true]}       what it decided, on change
 //! {"t":…,"flow":0,"event":"stats", …}                             foreign laws: the path's statistics, on change
 //! {"t":…,"link":"bottleneck","event":"offer" | "drop" | "lose" | "depart","flow":0,"way":"data","bytes":…,"queue":…}
 //! ```
@@ -142,10 +142,11 @@ impl Lines {
         *last = Some((plan, state));
         let end = end.field();
         self.write(format_args!(
-            "{{\"t\":{t},\"flow\":{flow}{end},\"event\":\"plan\",\"rate\":{},\"window\":{},\"quantum\":{},\"state\":\"{state}\"}}",
+            "{{\"t\":{t},\"flow\":{flow}{end},\"event\":\"plan\",\"rate\":{},\"window\":{},\"quantum\":{},\"state\":\"{state}\"{}}}",
             bits(plan.rate),
             plan.window.get(),
-            plan.quantum.get()
+            plan.quantum.get(),
+            if plan.copies { ",\"copies\":true" } else { "" }
         ));
     }
 }

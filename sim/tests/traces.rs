@@ -41,10 +41,10 @@ fn preset(name: &str) -> Topology {
 
 /// Pinned: a change of any of these says that packets or decisions have moved, and the change must say why.
 const PINNED: &[(&str, &str)] = &[
-    ("loss-data-5pct", "713b326521839ee9f563313bfaf41b88399e74ec1bad7b97c01cf33b943bd496"),
-    ("jitter-1ms-reorder", "9293b9aa6e523d33aa3734398675d5a86c1930efca5a052053ad46df3ec8b87e"),
-    ("jitter-10ms-fifo", "aa7ecf0a4a977ef7ceb815c2c537e25e805ace4c8da4a48c9450203a700f551b"),
-    ("wireless-wifi-txop-30ms", "3e1fe835a826df7d505789792ad50948d5ac2f4a72c4ef03ed8f8a0cd2db00ed"),
+    ("loss-data-5pct", "be3eff96ce5a8f58e815bb6ed6b246d832779eb2d9e8289c9bdd975eacebc178"),
+    ("jitter-1ms-reorder", "702ca0283f363582ddd2bd1aba7191dad47878544683e4b823a8d76c04f69e99"),
+    ("jitter-10ms-fifo", "a00cc50968d9de21fc9ebcdacc4efdea3b15c90b92b4ff5632613abc91ca19d6"),
+    ("wireless-wifi-txop-30ms", "31bb8c5761d17171d6665cfbd6e2a197cf025bf5d8c1723eddfe59f737a1e29f"),
 ];
 
 #[test]
@@ -54,7 +54,7 @@ fn traces_of_quic_hosts_are_pinned() {
     assert_eq!(found, pinned);
 }
 
-const EVERYTHING: &str = "1c4a300a71c4a1e4c3907544d8d9c7a82a739bd20154be0cec0e4959239c037e";
+const EVERYTHING: &str = "2a8dad82beef9e0fd9e9d5b53e65cde5aaf64f087aedd0d6211e71b86340fa4c";
 
 #[test]
 fn the_trace_of_all_kinds_of_hosts_is_pinned() {

@@ -53,7 +53,7 @@ impl RateLaw for Fixed {
     }
 
     fn plan(&self, _now: Instant) -> Plan {
-        Plan::new(self.rate, self.window)
+        Plan { copies: true, ..Plan::new(self.rate, self.window) }
     }
 
     fn state(&self) -> &'static str {
@@ -75,7 +75,8 @@ mod tests {
     #[test]
     fn the_plan_is_what_was_given() {
         let law = Fixed::new(Rate::mbps(95), Bytes::mb(1));
-        assert_eq!(law.plan(t0()), Plan::new(Rate::mbps(95), Bytes::mb(1)));
+        let plan = Plan::new(Rate::mbps(95), Bytes::mb(1));
+        assert_eq!(law.plan(t0()), Plan { copies: true, ..plan });
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::batch::{Batch, BatchLimits};
 use super::config::{ClientHandshake, Law, LawKind, TransportConfig};
 use super::crypto::TappedServer;
 use super::stats::{ConnectionStats, Limit, Tally};
+use super::tail::{Name, Tail};
 use super::tap::{Entry, Shared, foreign_plan};
 use crate::cc::PathStart;
 use crate::control::Control;
@@ -54,6 +55,7 @@ pub struct Core {
     previous: Option<(PathId, Control)>,
     recovery: RecoveryClock,
     ack_debt: AckDebt,
+    tail: Tail,
     limit: Limit,
     tally: Tally,
     /// When the state machine was last told something whose consequences are still in the log.
@@ -68,6 +70,8 @@ pub struct Core {
     /// The datagram polled last; it stays here when it did not fit the batch.
     datagram: Vec<u8>,
     held: Option<Transmit>,
+    /// Its name, if it may leave twice.
+    name: Option<Name>,
 }
 
 /// Starts a connection from `endpoint` to `remote`.
@@ -115,6 +119,7 @@ impl Core {
             previous: None,
             recovery: RecoveryClock::new(now),
             ack_debt: AckDebt::default(),
+            tail: Tail::default(),
             limit: Limit::Nothing,
             tally: Tally::default(),
             told_at: Some(now),
@@ -124,6 +129,7 @@ impl Core {
             send_window: Bytes::ZERO,
             datagram: Vec::new(),
             held: None,
+            name: None,
         };
         core.tap.publish(&core.control.plan(), core.control.pacing_rate());
         core.absorb();
@@ -168,10 +174,13 @@ impl Core {
                 Some(held) => held,
                 // The burst is spent. What may leave through the shut gate does so at the next poll.
                 None if may_send && self.is_spent(allowance) && !batch.is_empty() => break,
-                None => match self.poll_datagram(now, &mut allowance) {
-                    Some(transmit) => transmit,
-                    None => break,
-                },
+                None => {
+                    let data = self.poll_datagram(now, &mut allowance);
+                    match data.or_else(|| self.poll_copy(now, &mut allowance)) {
+                        Some(transmit) => transmit,
+                        None => break,
+                    }
+                }
             };
             if batch.is_empty() {
                 self.departure = self.last_sent;
@@ -179,6 +188,9 @@ impl Core {
             if !batch.push(&transmit, &self.datagram) {
                 self.held = Some(transmit);
                 break;
+            }
+            if let Some(name) = self.name.take() {
+                self.tail.keep(name, transmit, &mut self.datagram);
             }
         }
         batch.finish()
@@ -236,7 +248,7 @@ impl Core {
 
     /// What the connection did, and what it knew of its path when it was last polled.
     pub fn stats(&self) -> ConnectionStats {
-        ConnectionStats::new(&self.control, self.limit, self.inner.stats())
+        ConnectionStats::new(&self.control, self.limit, self.tail.copies(), self.inner.stats())
     }
 
     /// How much may leave through the gate, and what holds the sender back if nothing may.
@@ -246,20 +258,21 @@ impl Core {
             self.control.follow(now, plan);
         }
         self.tap.publish(&self.control.plan(), self.control.pacing_rate());
-        let is_ping_due = self.ping_due().is_some_and(|due| due <= now);
+        let mut is_ping_due = self.ping_due().is_some_and(|due| due <= now);
         let release = self.control.release(now);
         self.limit = match release {
             Release::Now { .. } => Limit::Nothing,
             Release::At(at) => Limit::Pacing(at),
             Release::OnAck => Limit::Window,
         };
-        // A pacer that holds the sender back lets it go soon enough without a ping.
-        if is_ping_due && !matches!(release, Release::At(_)) {
+        // A pacer that holds data back lets it go soon enough without a ping.
+        is_ping_due &= self.tail.is_copying() || !matches!(release, Release::At(_));
+        if is_ping_due {
             self.ping(now);
         }
         match release {
             Release::Now { bytes } => bytes,
-            Release::OnAck if is_ping_due => self.control.datagram(),
+            _ if is_ping_due => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
                 self.ack_debt.on_opened(now);
                 self.control.datagram()
@@ -305,9 +318,26 @@ impl Core {
             *allowance -= bytes;
             if !self.tally.has_pinged_since(&before) {
                 self.recovery.on_sent(sent);
+                self.tail.on_sent(bytes);
+                let number = number.filter(|_| is_on_path && self.control.may_copy(now));
+                self.name = number.map(|number| Name { sent, number });
             }
         }
         self.control.on_feedback(&Feedback::Sent { sent, bytes, purpose, number });
+        Some(transmit)
+    }
+
+    /// Takes the datagram that is to leave once more, if there is nothing else to send, and books it.
+    fn poll_copy(&mut self, now: Instant, allowance: &mut Bytes) -> Option<Transmit> {
+        let is_idle = self.limit == Limit::Application && !self.inner.is_closed();
+        if !is_idle || *allowance < self.control.datagram() || !self.control.may_copy(now) {
+            return None;
+        }
+        let (sent, transmit) = self.tail.take(self.control.ledger().in_flight(), &mut self.datagram)?;
+        self.last_sent = now.max(self.last_sent + Duration::from_nanos(1));
+        let bytes = Bytes::of_len(transmit.size);
+        *allowance -= bytes;
+        self.control.on_feedback(&Feedback::Copied { now: self.last_sent, sent, bytes });
         Some(transmit)
     }
 
@@ -351,8 +381,11 @@ impl Core {
                 }
                 Entry::Feedback { path, feedback } => {
                     self.restore_path(now, path);
-                    if let Feedback::AckEnd { now, .. } = feedback {
-                        self.recovery.on_ack(now);
+                    match feedback {
+                        Feedback::Acked { sent, .. } => self.tail.on_acked(sent),
+                        Feedback::AckEnd { now, .. } => self.recovery.on_ack(now),
+                        Feedback::Lost { newest, .. } => self.tail.on_lost(newest),
+                        _ => {}
                     }
                     self.control.on_feedback(&feedback);
                 }
@@ -377,7 +410,7 @@ impl Core {
         if self.previous.is_none() || !old.ledger().delivered().is_zero() {
             self.previous = Some((self.path, old));
         }
-        self.path = path;
+        self.leave_path(path);
     }
 
     /// Only the present path has anything to tell: if it is another than we took it for, the state
@@ -391,7 +424,13 @@ impl Core {
             // It was validated, but left before anything that it carried was acknowledged.
             _ => new_control(&self.setup, &self.inner, now),
         };
-        self.path = path;
+        self.leave_path(path);
+    }
+
+    fn leave_path(&mut self, next: PathId) {
+        self.path = next;
+        self.tail.clear();
+        self.name = None;
     }
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
@@ -409,6 +448,7 @@ impl Core {
     fn ping_due(&self) -> Option<Instant> {
         let waiting = match self.limit {
             Limit::Application => Waiting::Tail,
+            Limit::Pacing(_) if self.tail.is_copying() => Waiting::Tail,
             Limit::Window => Waiting::Blocked,
             Limit::Pacing(_) | Limit::Nothing => return None,
         };

@@ -6,6 +6,7 @@
 //! departures                      when datagrams really leave
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
+//! tail                            what leaves twice at the end of a flight
 //! tap                             the seam: what quinn-proto takes for a congestion controller
 //! crypto                          the seam: what it takes for TLS, which sees packet numbers and ACK frames
 //! ```
@@ -34,6 +35,7 @@ mod shard;
 mod socket;
 mod stats;
 mod streams;
+mod tail;
 mod tap;
 mod txtime;
 mod wait;
@@ -54,5 +56,6 @@ pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 pub use qlog::Qlog;
 pub use stats::{ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
+pub use tail::Copies;
 pub use tap::Foreign;
 pub use txtime::ReleaseReports;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use quinn_proto::FrameStats;
 
+use super::tail::Copies;
 use crate::control::Control;
 use crate::loss::Audit;
 use crate::signal::{Purpose, Rtt};
@@ -29,6 +30,8 @@ pub enum Limit {
 pub struct ConnectionStats {
     /// The present path.
     pub path: PathStats,
+    /// What left twice, on all paths. The state machine does not count it.
+    pub copies: Copies,
     /// The state machine's own counters. Its `path.cwnd` is the gate, not a window; see
     /// [`PathStats::window`].
     pub proto: quinn_proto::ConnectionStats,
@@ -63,7 +66,12 @@ pub struct PathStats {
 }
 
 impl ConnectionStats {
-    pub(super) fn new(control: &Control, limit: Limit, proto: quinn_proto::ConnectionStats) -> Self {
+    pub(super) fn new(
+        control: &Control,
+        limit: Limit,
+        copies: Copies,
+        proto: quinn_proto::ConnectionStats,
+    ) -> Self {
         let ledger = control.ledger();
         let path = PathStats {
             rtt: ledger.rtt(),
@@ -78,7 +86,7 @@ impl ConnectionStats {
             state: control.state(),
             audit: ledger.audit(),
         };
-        Self { path, proto }
+        Self { path, copies, proto }
     }
 }
 

@@ -12,25 +12,31 @@
 //! The scatter rate is the fraction lost so (mean with weight 1/1024).
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::signal::{Ack, Delay, Loss, Verdict, VerdictKind};
+use crate::units::Bytes;
 
 /// Tells kinds of loss apart.
 #[derive(Debug, Clone, Default)]
 pub struct Classifier {
     delay: Delay,
+    /// When that was so.
+    acked_at: Option<Instant>,
     /// Fates of the last packets, `true` for a loss.
     fates: VecDeque<bool>,
     losses: u32,
     /// Losses by chance per million packets.
     scatter_ppm: u32,
+    /// When a queue last took or marked a packet.
+    congested_at: Option<Instant>,
 }
 
 impl Classifier {
     /// Takes in what an ACK frame acknowledged.
     pub fn on_ack(&mut self, ack: &Ack) {
         self.delay = ack.delay;
+        self.acked_at = Some(ack.now);
         for _ in 0..ack.packets {
             self.note(false);
             self.learn(0);
@@ -52,6 +58,9 @@ impl Classifier {
         if kind == VerdictKind::Scatter || !self.is_raised() {
             loss.packets.iter().for_each(|_| self.learn(1_000_000));
         }
+        if matches!(kind, VerdictKind::Congestion | VerdictKind::Persistent) {
+            self.congested_at = Some(loss.now);
+        }
         Some(Verdict {
             now: loss.now,
             kind,
@@ -60,6 +69,25 @@ impl Classifier {
             packets: u32::try_from(loss.packets.len()).unwrap_or(u32::MAX),
             queue: self.delay.queue,
         })
+    }
+
+    /// A mark needs no classification: a queue said so.
+    pub fn on_mark(&mut self, now: Instant, newest: Instant, packets: u32) -> Verdict {
+        self.congested_at = Some(now);
+        let queue = self.delay.queue;
+        Verdict { now, kind: VerdictKind::Mark, newest, packets, bytes: Bytes::ZERO, queue }
+    }
+
+    /// Whether chance alone threatens what leaves now: it has taken packets before, no queue stands, and
+    /// none has taken or marked any of late.
+    ///
+    /// A queue of ours is gone after a silence as long as the round trip through it.
+    pub fn expects_chance(&self, now: Instant) -> bool {
+        let is_within = |time: Duration, at: Option<Instant>| at.is_some_and(|at| now <= at + time);
+        let Delay { floor, queue, .. } = self.delay;
+        self.scatter_ppm > 0
+            && !(self.is_raised() && is_within(floor + queue, self.acked_at))
+            && !is_within(floor * CALM_ROUND_TRIPS, self.congested_at)
     }
 
     fn note(&mut self, is_lost: bool) {
@@ -89,6 +117,8 @@ impl Classifier {
 
 const WINDOW: usize = 64;
 const LEAST_QUEUE: Duration = Duration::from_millis(1);
+/// By then whatever answered to the congestion shows in the queue.
+const CALM_ROUND_TRIPS: u32 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ mod migration;
 mod pacing;
 mod recovery;
 mod requests;
+mod tail;
 
 use common::pair::{Pair, ms, setup};
 use warprate::conn::{Law, core::Setup};

@@ -321,7 +321,7 @@ impl Host for QuicHost {
     fn stats(&self) -> Option<FlowStats> {
         let stats = self.connection_stats()?;
         Some(FlowStats {
-            datagrams_sent: stats.proto.udp_tx.datagrams,
+            datagrams_sent: stats.proto.udp_tx.datagrams + stats.copies.datagrams,
             packets_lost: stats.proto.path.lost_packets,
             bytes_lost: stats.path.lost,
             rtt: self.watch.rtt.summary(),

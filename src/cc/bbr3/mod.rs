@@ -271,6 +271,7 @@ impl RateLaw for Bbr3 {
             rate: self.output.pacing_rate,
             window: self.output.cwnd,
             quantum: self.output.send_quantum,
+            copies: false,
             until: None,
         }
     }

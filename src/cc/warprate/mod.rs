@@ -547,12 +547,15 @@ impl RateLaw for WarpRate {
 
     fn plan(&self, now: Instant) -> Plan {
         // A buffer without room for a burst.
-        let quantum = if self.guard.is_elastic(now) { self.datagram.times(2) } else { Bytes::MAX };
+        let is_elastic = self.guard.is_elastic(now);
+        let quantum = if is_elastic { self.datagram.times(2) } else { Bytes::MAX };
+        // What is lost to ourselves or to others is not chance.
+        let copies = !is_elastic && !matches!(self.phase, Phase::Compete(_));
         let pace = match self.phase {
             Phase::Compete(_) => self.rate * (Gain::ONE + self.tuning.step),
             _ => self.rate,
         };
-        Plan { quantum, ..Plan::new((pace * self.gain(now)).min(self.anchor), self.window()) }
+        Plan { quantum, copies, ..Plan::new((pace * self.gain(now)).min(self.anchor), self.window()) }
     }
 
     fn state(&self) -> &'static str {

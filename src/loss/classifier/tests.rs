@@ -212,3 +212,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn chance_is_expected_where_it_was_met_and_no_queue_took_anything_lately() {
+    let mut classifier = Classifier::default();
+    arrive(&mut classifier, 100, queue(ms(0)));
+    assert!(!classifier.expects_chance(t0()), "nothing was lost yet");
+    lose(&mut classifier, 1, false);
+    assert!(classifier.expects_chance(t0()));
+    // An eighth of the floor, 5 ms, is no queue yet.
+    arrive(&mut classifier, 1, queue(ms(6)));
+    assert!(!classifier.expects_chance(t0() + ms(46)) && classifier.expects_chance(t0() + ms(47)));
+    arrive(&mut classifier, 1, queue(ms(5)));
+    assert!(classifier.expects_chance(t0()));
+    // Eight round trips of 40 ms.
+    classifier.on_mark(t0(), t0(), 1);
+    assert!(!classifier.expects_chance(t0() + ms(320)) && classifier.expects_chance(t0() + ms(321)));
+    lose(&mut classifier, 1, true);
+    assert!(!classifier.expects_chance(t0() + ms(380)) && classifier.expects_chance(t0() + ms(381)));
+}
