@@ -85,7 +85,8 @@ fn large_writes_leave_no_slow_path_idle() {
         download(&path, Law::fixed(rate, Bytes::kb(200)), bytes, Protection::Null, 1);
     let progress = world.host(client).progress().unwrap();
     let took = Duration::from(progress.finished.unwrap() - progress.connected.unwrap());
-    // The server hears of the connection half a round trip later, and its last byte takes another half.
+    // The server hears of the connection half a round trip later, and its last byte takes another half. Headers,
+    // tags and frames are 2.4 % of a datagram. Four idle round trips would be another 5 %.
     let least = bytes / rate + rtt;
-    assert!(took >= least && took < least + Duration::from_millis(600), "{took:?} of {least:?}");
+    assert!(took >= least && took < least.mul_f64(1.03), "{took:?} of {least:?}");
 }
