@@ -18,7 +18,7 @@ use warplink::{PathProfile, Probability, Time, link_seed};
 use warprate::cc::{Fixed, PathStart};
 use warprate::conn::core::Setup;
 use warprate::conn::{Law, TransportConfig};
-use warpsim::host::quic::{Protection, QuicHost, QuicOptions, Role};
+use warpsim::host::quic::{Protection, QuicHost, QuicOptions, Role, Side};
 use warpsim::host::{Host, Traffic, bare, tcp};
 use warpsim::packet::{HostId, RouteId};
 use warpsim::port::Port;
@@ -99,8 +99,8 @@ fn quic_pair(origin: Instant) -> Pair {
             origin,
             start: Time::START,
         };
-        let receiver = QuicHost::new(Role::Receive, options(to_sender, 1));
-        let sender = QuicHost::new(Role::Send(Some(TRANSFER)), options(to_receiver, 2));
+        let receiver = QuicHost::new(Role::Receive, Side::Client, options(to_sender, 1));
+        let sender = QuicHost::new(Role::Send(Some(TRANSFER)), Side::Server, options(to_receiver, 2));
         (Box::new(receiver), Box::new(sender))
     })
 }

@@ -10,7 +10,7 @@ use warplink::{PathProfile, Time};
 use warprate::conn::core::Setup;
 use warprate::conn::{Law, TransportConfig};
 use warpsim::host::Batched;
-use warpsim::host::quic::{Protection, QuicHost, QuicOptions, Role};
+use warpsim::host::quic::{Protection, QuicHost, QuicOptions, Role, Side};
 use warpunits::{Bytes, Rate};
 
 /// Datagrams from server and client for 10 MB at 400 Mbit/s, and when the client had all.
@@ -29,8 +29,8 @@ fn download(batch: Option<Duration>) -> (u64, u64, Time) {
             origin: way.origin,
             start: Time::START,
         };
-        let client = QuicHost::new(Role::Receive, options(way.to_server, 1));
-        let server = QuicHost::new(Role::Send(Some(Bytes::mb(10))), options(way.to_client, 2));
+        let client = QuicHost::new(Role::Receive, Side::Client, options(way.to_server, 1));
+        let server = QuicHost::new(Role::Send(Some(Bytes::mb(10))), Side::Server, options(way.to_client, 2));
         let client: Box<dyn warpsim::host::Host> = match batch {
             Some(batch) => Box::new(Batched::new(client, batch)),
             None => Box::new(client),

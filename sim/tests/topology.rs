@@ -94,6 +94,8 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (r#""name": "noise","#, r#""bytes": "1 MB","#, "flows[2].bytes", "`udp`"),
     (r#""rate": "10 Mbit/s","#, "", "flows[2].rate", "missing"),
     (r#""mtu": 1400"#, r#""stop": "1 s""#, "flows[0].stop", "`quic`"),
+    (r#""client": "receiver""#, r#""client": "server""#, "flows[0].client", "`receiver` or `sender`"),
+    (r#""name": "noise","#, r#""client": "sender","#, "flows[2].client", "`udp`"),
     // Yardsticks.
     (r#""rtt": "100 ms""#, r#""rtt": "0.1""#, "yardsticks[1].rtt", "such as `40 ms`"),
     (r#", "rtt": "100 ms""#, "", "yardsticks[1]", "one of `done`, `rtt` and `startup`"),

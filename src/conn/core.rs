@@ -16,8 +16,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes as Data;
 use quinn_proto::{
-    ConnectError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming, Transmit,
+    ConnectError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming, StreamId, Transmit,
+    WriteError,
 };
 
 use super::ack_debt::AckDebt;
@@ -244,6 +246,41 @@ impl Core {
     /// The state machine, for streams and for what it knows.
     pub fn inner(&mut self) -> &mut quinn_proto::Connection {
         &mut self.inner
+    }
+
+    /// Writes as much of `data` as a stream takes at once, at least a byte.
+    ///
+    /// # Errors
+    /// As `quinn-proto`'s stream, which takes nothing while it is blocked.
+    pub fn write(&mut self, stream: StreamId, data: &[u8]) -> Result<usize, WriteError> {
+        self.inner.send_stream(stream).write(&data[..data.len().min(LONGEST_PIECE)])
+    }
+
+    /// Writes as much of `chunks` as a stream takes, without copying, and removes it from them; how many of
+    /// them are through. What is not copied is released piece by piece: `quinn-proto` counts a piece against
+    /// the send window until the last byte of it is acknowledged.
+    ///
+    /// # Errors
+    /// As `quinn-proto`'s stream, when it took nothing.
+    pub fn write_chunks(&mut self, stream: StreamId, chunks: &mut [Data]) -> Result<usize, WriteError> {
+        let mut stream = self.inner.send_stream(stream);
+        let mut has_written = false;
+        let mut through = 0;
+        for chunk in chunks {
+            while !chunk.is_empty() {
+                let piece = chunk.slice(..chunk.len().min(LONGEST_PIECE));
+                match stream.write_chunks(&mut [piece]) {
+                    Ok(written) => {
+                        has_written = true;
+                        let _ = chunk.split_to(written.bytes);
+                    }
+                    Err(_) if has_written => return Ok(through),
+                    Err(error) => return Err(error),
+                }
+            }
+            through += 1;
+        }
+        Ok(through)
     }
 
     /// What the connection did, and what it knew of its path when it was last polled.
@@ -489,3 +526,6 @@ fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> 
         }
     }
 }
+
+/// What is written without copying is released in pieces of this size: a sixteenth of the least send window.
+const LONGEST_PIECE: usize = 64 << 10;

@@ -14,6 +14,7 @@ use quinn_proto::{Chunk, Chunks, FinishError, ReadableError, StreamId, VarInt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::ConnectionRef;
+use super::core::Core;
 use super::error::{ClosedStream, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError};
 
 /// The sending end of a stream.
@@ -35,7 +36,7 @@ impl SendStream {
     ///
     /// Waits while flow control or the send window leave no room. Cancel-safe.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
-        poll_fn(|cx| self.poll_with(cx, |stream| stream.write(data))).await
+        poll_fn(|cx| self.poll_with(cx, |core, id| core.write(id, data))).await
     }
 
     /// Writes all of `data`.
@@ -55,8 +56,8 @@ impl SendStream {
     /// Writes all of `chunks` without copying them; what was taken is removed from them.
     pub async fn write_chunks(&mut self, mut chunks: &mut [Bytes]) -> Result<(), WriteError> {
         while !chunks.is_empty() {
-            let written = poll_fn(|cx| self.poll_with(cx, |stream| stream.write_chunks(chunks))).await?;
-            chunks = &mut chunks[written.chunks..];
+            let through = poll_fn(|cx| self.poll_with(cx, |core, id| core.write_chunks(id, chunks))).await?;
+            chunks = &mut chunks[through..];
         }
         Ok(())
     }
@@ -114,13 +115,13 @@ impl SendStream {
     fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
-        write: impl FnOnce(&mut quinn_proto::SendStream<'_>) -> Result<T, quinn_proto::WriteError>,
+        write: impl FnOnce(&mut Core, StreamId) -> Result<T, quinn_proto::WriteError>,
     ) -> Poll<Result<T, WriteError>> {
         let mut state = self.connection.lock();
         if let Some(error) = state.error() {
             return Poll::Ready(Err(error.into()));
         }
-        match write(&mut state.core.inner().send_stream(self.id)) {
+        match write(&mut state.core, self.id) {
             Ok(written) => {
                 state.mark_dirty();
                 Poll::Ready(Ok(written))
@@ -137,7 +138,7 @@ impl SendStream {
 
 impl AsyncWrite for SendStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_with(cx, |stream| stream.write(data)).map_err(Into::into)
+        self.poll_with(cx, |core, id| core.write(id, data)).map_err(Into::into)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {

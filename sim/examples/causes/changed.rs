@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use warprate::cc::{LawFactory, PathStart, RateLaw};
 use warprate::signal::{Ack, DeliverySample, Loss, Plan, Sent, Undo, Verdict};
-use warprate::units::Bytes;
+use warprate::units::{Bytes, Rate};
 use warpsim::laws::Made;
 
 /// What is taken away.
@@ -15,10 +15,12 @@ pub struct Removed {
     /// A start that doubles. In its place picoquic's: where the round trip exceeds 100 ms, the window is as
     /// many times larger as the round trip is longer, and grows by as many times what is acknowledged.
     pub short_start: bool,
-    /// Losses. picoquic answers them above a smoothed rate that one packet in 64 does not reach.
+    /// Not knowing the bandwidth. picoquic takes it from the spacing of the ACKs of unpaced bursts, and from the
+    /// first round trip on its window is half of what the path carries in one; here the law is told the rate.
+    pub unknown_rate: bool,
+    /// Losses. picoquic's CUBIC answers them above a smoothed rate that one packet in 64 does not reach, and its
+    /// BBR has 20 % in the place of 2 % as a probe's threshold.
     pub losses: bool,
-    /// The window of two packets after silence (RFC 9002 §7.6), or of one (RFC 6298).
-    pub collapse: bool,
     /// BBR's PROBE_RTT, where the window is halved every 5 s.
     pub probe_rtt: bool,
     /// An acknowledgement for every second packet. In its place one for ten.
@@ -29,13 +31,18 @@ pub struct Removed {
     /// Round trips shorter than the mean: BBR's model has the least one of 10 s, which jitter makes a
     /// fraction of what packets take.
     pub short_rtts: bool,
+    /// Round trips that rise: HyStart++ (RFC 9406) leaves slow start at them, jitter or not.
+    pub rises: bool,
+    /// Growth in the first round of a recovery. In its place packet conservation, which BBRv1 and the drafts up to
+    /// draft-cardwell-iccrg-bbr-congestion-control-02 have, and later ones do not.
+    pub free_recovery: bool,
 }
 
-/// The law without what is `removed`.
-pub fn without(removed: Removed, law: Made) -> Made {
+/// The law without what is `removed`, on a path that carries so much payload.
+pub fn without(removed: Removed, rate: Rate, law: Made) -> Made {
     match law {
         Made::Own { factory: inner, .. } => {
-            Made::Own { factory: Arc::new(Factory { inner, removed }), is_paced: removed.dense_acks }
+            Made::Own { factory: Arc::new(Factory { inner, removed, rate }), is_paced: removed.dense_acks }
         }
         foreign => foreign,
     }
@@ -44,6 +51,7 @@ pub fn without(removed: Removed, law: Made) -> Made {
 struct Factory {
     inner: Arc<dyn LawFactory>,
     removed: Removed,
+    rate: Rate,
 }
 
 impl LawFactory for Factory {
@@ -53,11 +61,13 @@ impl LawFactory for Factory {
         Box::new(Changed {
             inner,
             removed: self.removed,
+            rate: self.rate,
             initial,
             start: None,
             has_started: false,
             peak: None,
             kept: None,
+            conservation: Conservation::default(),
         })
     }
 }
@@ -67,6 +77,8 @@ impl LawFactory for Factory {
 struct Changed {
     inner: Box<dyn RateLaw>,
     removed: Removed,
+    /// What the path carries.
+    rate: Rate,
     initial: Bytes,
     /// The window of the long start, and the round trip that it is paced by.
     start: Option<(Bytes, Duration)>,
@@ -76,6 +88,45 @@ struct Changed {
     peak: Option<DeliverySample>,
     /// The plan before PROBE_RTT.
     kept: Option<Plan>,
+    conservation: Conservation,
+}
+
+/// The window of a sender that conserves packets for a round when a recovery begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Conservation {
+    window: Bytes,
+    prior: Bytes,
+    /// When the recovery began, and when its first round ended.
+    recovery: Option<(Instant, Option<Instant>)>,
+}
+
+impl Conservation {
+    fn on_loss(&mut self, loss: &Loss<'_>) {
+        match self.recovery {
+            Some(_) => self.window -= loss.bytes,
+            None => {
+                self.prior = self.window;
+                self.window = loss.in_flight;
+                self.recovery = Some((loss.now, None));
+            }
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Ack, bound: Bytes) {
+        match self.recovery {
+            Some((start, None)) if ack.newest.sent <= start => {
+                self.window = self.window.max(ack.in_flight + ack.bytes);
+            }
+            Some((start, None)) => self.recovery = Some((start, Some(ack.now))),
+            // What was lost in the first round and sent again in the second has arrived.
+            Some((_, Some(end))) if ack.newest.sent > end => {
+                self.window = self.window.max(self.prior);
+                self.recovery = None;
+            }
+            _ => self.window += ack.bytes,
+        }
+        self.window = self.window.min(bound);
+    }
 }
 
 impl Changed {
@@ -87,12 +138,15 @@ impl Changed {
     fn lengthen(&mut self, ack: &Ack) {
         let times = ack.rtt.min.as_secs_f64() / STANDARD_RTT.as_secs_f64();
         self.has_started |= !self.is_starting();
-        if !self.removed.short_start || times <= 1.0 || self.has_started {
+        let Removed { short_start, unknown_rate, .. } = self.removed;
+        if !(short_start || unknown_rate) || times <= 1.0 || self.has_started {
             self.start = None;
             return;
         }
-        let window = self.start.map_or(scaled(self.initial, times), |(window, _)| window);
-        self.start = Some((window + scaled(ack.bytes, times), ack.rtt.smoothed));
+        let times = if short_start { times } else { 1.0 };
+        let before = self.start.map_or(scaled(self.initial, times), |(window, _)| window);
+        let least = if unknown_rate { scaled(self.rate * ack.rtt.min, 0.5) } else { Bytes::ZERO };
+        self.start = Some(((before + scaled(ack.bytes, times)).max(least), ack.rtt.smoothed));
     }
 }
 
@@ -108,21 +162,31 @@ impl RateLaw for Changed {
             self.peak = Some(if ack.round_start { sample } else { peak });
             seen.sample = Some(if ack.round_start { peak } else { sample });
         }
+        if self.removed.losses {
+            seen.lost = ack.newest.lost;
+        }
+        if self.removed.rises {
+            seen.rtt.latest = seen.rtt.min;
+        }
         if self.removed.short_rtts {
             let latest = ack.now.saturating_duration_since(ack.newest.sent);
             seen.newest.sent = ack.now - latest.max(ack.rtt.smoothed);
         }
         self.inner.on_ack(&seen);
+        if self.removed.free_recovery {
+            self.conservation.on_ack(ack, self.inner.plan(ack.now).window);
+        }
         self.lengthen(ack);
         self.kept =
             if self.inner.state() == "probe_rtt" { self.kept } else { Some(self.inner.plan(ack.now)) };
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
-        let mut seen = *loss;
-        seen.persistent &= !self.removed.collapse;
+        if self.removed.free_recovery {
+            self.conservation.on_loss(loss);
+        }
         if !self.removed.losses {
-            self.inner.on_loss(&seen);
+            self.inner.on_loss(loss);
         }
     }
 
@@ -148,6 +212,10 @@ impl RateLaw for Changed {
             let rate = (window + window) / rtt;
             return Plan { rate: plan.rate.max(rate), window: plan.window.max(window), ..plan };
         }
+        if self.removed.free_recovery && self.conservation.recovery.is_some() {
+            let window = plan.window.min(self.conservation.window.max(LEAST_WINDOW));
+            return Plan { window, ..plan };
+        }
         match self.kept.filter(|_| self.removed.probe_rtt && self.inner.state() == "probe_rtt") {
             Some(kept) => Plan { until: plan.until, ..kept },
             None => plan,
@@ -169,6 +237,9 @@ fn scaled(bytes: Bytes, times: f64) -> Bytes {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and saturates")]
     Bytes::new((bytes.get() as f64 * times) as u64)
 }
+
+/// Four segments, BBR's least.
+const LEAST_WINDOW: Bytes = Bytes::new(4 * 1448);
 
 /// The round trip up to which picoquic starts as everyone does.
 const STANDARD_RTT: Duration = Duration::from_millis(100);

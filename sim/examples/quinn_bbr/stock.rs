@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use warplink::{PathProfile, Time, link_seed, wire_bytes};
 use warprate::Law;
 use warprate::conn::core::Setup;
-use warpsim::host::quic::{CERTIFICATE, KEY, Protection, QuicHost, QuicOptions, Role};
+use warpsim::host::quic::{CERTIFICATE, KEY, Protection, QuicHost, QuicOptions, Role, Side};
 use warpsim::host::{Context, Host};
 use warpsim::packet::{Body, HostId, Packet, RouteId};
 use warpsim::port::Port;
@@ -41,7 +41,7 @@ pub fn goodput(path: &PathProfile, bytes: usize, seed: u64) -> Option<f64> {
     };
     let (protection, start) = (Protection::Tls, Time::START);
     let client = QuicOptions { setup, protection, seed, route: to_server, origin, start };
-    let client = world.add_host(Box::new(QuicHost::new(Role::Receive, client)));
+    let client = world.add_host(Box::new(QuicHost::new(Role::Receive, Side::Client, client)));
     let server = world.add_host(Box::new(Stock::new(bytes, to_client, origin)));
     world.run_until(Time::from(Duration::from_secs(60)));
     let finished = world.host(client).progress()?.finished?;

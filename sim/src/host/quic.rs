@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes as Data, BytesMut};
+pub use quinn_proto::Side;
 use quinn_proto::{
     ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir, Endpoint, EndpointConfig,
     Event, ServerConfig, StreamEvent, StreamId, Transmit, VarInt,
@@ -36,9 +37,9 @@ pub enum Protection {
 /// What the application at this end does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The server: sends this much on one stream as soon as the client is there, or without end.
+    /// Sends this much on one stream as soon as the connection is there, or without end.
     Send(Option<Bytes>),
-    /// The client: connects and reads.
+    /// Reads.
     Receive,
 }
 
@@ -47,6 +48,7 @@ pub struct QuicHost {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Core)>,
     role: Role,
+    side: Side,
     setup: Setup,
     server: Option<ServerConfig>,
     client: Option<ClientHandshake>,
@@ -79,17 +81,17 @@ pub struct QuicOptions {
 }
 
 impl QuicHost {
-    /// One end, idle until `start`.
-    pub fn new(role: Role, options: QuicOptions) -> Self {
+    /// One end, idle until `start`, when the client connects.
+    pub fn new(role: Role, side: Side, options: QuicOptions) -> Self {
         let mut endpoint_config = EndpointConfig::default();
         let mut rng_seed = [0; 32];
         rng_seed[..8].copy_from_slice(&options.seed.to_le_bytes());
         endpoint_config.rng_seed(Some(rng_seed));
         let cid_seed = options.seed;
         endpoint_config.cid_generator(move || Box::new(NumberedCids { seed: cid_seed, next: 0 }));
-        let (server, client) = match role {
-            Role::Send(_) => (Some(server_config(options.protection)), None),
-            Role::Receive => (None, Some(client_handshake(options.protection, options.seed))),
+        let (server, client) = match side {
+            Side::Server => (Some(server_config(options.protection)), None),
+            Side::Client => (None, Some(client_handshake(options.protection, options.seed))),
         };
         let endpoint = Endpoint::new(Arc::new(endpoint_config), server.clone().map(Arc::new), true, None);
         let left = match role {
@@ -100,6 +102,7 @@ impl QuicHost {
             endpoint,
             connection: None,
             role,
+            side,
             setup: options.setup,
             server,
             client,
@@ -151,7 +154,7 @@ impl QuicHost {
         self.observe(cx.now);
     }
 
-    /// Notes what happened since the last look; the receiver of a download has no flow to watch.
+    /// Notes what happened since the last look; a receiver has no flow to watch.
     fn observe(&mut self, now: Time) {
         let Some((_, core)) = self.connection.as_ref().filter(|_| self.role != Role::Receive) else { return };
         let stats = core.stats();
@@ -203,18 +206,18 @@ impl QuicHost {
             return;
         };
         let Some(left) = &mut self.left else { return };
-        let id = *self.stream.get_or_insert_with(|| {
-            core.inner().streams().open(Dir::Uni).expect("the client allows a stream")
-        });
-        let mut stream = core.inner().send_stream(id);
+        let id = *self
+            .stream
+            .get_or_insert_with(|| core.inner().streams().open(Dir::Uni).expect("the peer allows a stream"));
         while !left.is_zero() {
             let chunk = CHUNK.slice(..(*left).min(Bytes::of_len(CHUNK.len())).as_len());
-            match stream.write_chunks(&mut [chunk]) {
-                Ok(written) => *left -= Bytes::of_len(written.bytes),
-                Err(_) => return,
+            let mut rest = [chunk.clone()];
+            if core.write_chunks(id, &mut rest).is_err() {
+                return;
             }
+            *left -= Bytes::of_len(chunk.len() - rest[0].len());
         }
-        let _ = stream.finish();
+        let _ = core.inner().send_stream(id).finish();
         self.left = None;
     }
 
@@ -250,7 +253,7 @@ impl QuicHost {
         let now = self.instant(cx.now);
         let mut response = Vec::new();
         let data = BytesMut::from(Data::from(data));
-        let peer = if self.role == Role::Receive { SERVER_ADDRESS } else { CLIENT_ADDRESS };
+        let peer = if self.side.is_client() { SERVER_ADDRESS } else { CLIENT_ADDRESS };
         match self.endpoint.handle(now, peer, None, packet.ecn, data, &mut response) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
                 if let Some((_, core)) = &mut self.connection {
@@ -273,7 +276,7 @@ impl QuicHost {
 
 impl Host for QuicHost {
     fn wake(&mut self, cx: &mut Context<'_>) {
-        if self.connection.is_none() && self.role == Role::Receive {
+        if self.connection.is_none() && self.side.is_client() {
             self.connect(cx.now);
         }
         let now = self.instant(cx.now);
@@ -301,7 +304,7 @@ impl Host for QuicHost {
                 Some(at) => Time::from(at.saturating_duration_since(self.origin)),
                 None => Time::NEVER,
             },
-            None if self.role == Role::Receive => self.start,
+            None if self.side.is_client() => self.start,
             None => Time::NEVER,
         }
     }

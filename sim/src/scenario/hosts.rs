@@ -7,12 +7,12 @@ use warprate::conn::core::Setup;
 use warprate::conn::{Qlog, TransportConfig};
 
 use super::payload_rate;
-use crate::host::quic::{Protection, QuicHost, QuicOptions, Role};
+use crate::host::quic::{Protection, QuicHost, QuicOptions, Role, Side};
 use crate::host::udp::{Pattern, Sink, UdpOptions, UdpSender};
 use crate::host::{AckPolicy, Batched, FlowHost, FlowOptions, Host, Traffic, bare, tcp};
 use crate::laws::Made;
 use crate::packet::RouteId;
-use crate::topology::{Cipher, Flow, HostKind};
+use crate::topology::{Cipher, End, Flow, HostKind};
 
 /// A flow's receiver and sender; `routes`, `seeds` and `qlogs` are theirs in this order.
 pub fn ends(
@@ -60,8 +60,12 @@ fn quic_ends(
         origin,
         start,
     };
-    let receiver = QuicHost::new(Role::Receive, options(0));
-    let sender = QuicHost::new(Role::Send(flow.bytes), options(1));
+    let [at_receiver, at_sender] = match flow.client {
+        End::Receiver => [Side::Client, Side::Server],
+        End::Sender => [Side::Server, Side::Client],
+    };
+    let receiver = QuicHost::new(Role::Receive, at_receiver, options(0));
+    let sender = QuicHost::new(Role::Send(flow.bytes), at_sender, options(1));
     match flow.receiver.and_then(|receiver| receiver.batch) {
         Some(batch) => (Box::new(Batched::new(receiver, batch)), Box::new(sender)),
         None => (Box::new(receiver), Box::new(sender)),

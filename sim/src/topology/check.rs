@@ -92,6 +92,7 @@ impl Flow {
             ("law", !is_udp && !is_quic && (is_foreign || self.law.is_none())),
             ("bytes", is_udp && self.bytes.is_some()),
             ("request", (is_udp || is_quic) && self.request.is_some()),
+            ("client", !is_quic && self.client != Default::default()),
             ("receiver", is_udp && self.receiver.is_some()),
             ("receiver.ack_every", is_quic && receiver.ack_every.is_some()),
             ("receiver.ack_delay", is_quic && receiver.ack_delay.is_some()),

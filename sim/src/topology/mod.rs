@@ -172,6 +172,10 @@ pub struct Flow {
     /// law. The report's `exchange_ns` is what it cost; its other figures are the answer's alone.
     #[serde(default, deserialize_with = "text::optional")]
     pub request: Option<Bytes>,
+    /// Which end opens the connection (`quic`). Default the receiver: a download. The sender's data leaves
+    /// half a round trip earlier when it is the client.
+    #[serde(default)]
+    pub client: End,
     /// When it begins. Default at once.
     #[serde(default, deserialize_with = "text::required")]
     pub start: Duration,
@@ -258,6 +262,17 @@ impl HostKind {
             Self::Udp => "udp",
         }
     }
+}
+
+/// An end of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// Where its data goes.
+    #[default]
+    Receiver,
+    /// Where its data comes from.
+    Sender,
 }
 
 /// How packets are protected.

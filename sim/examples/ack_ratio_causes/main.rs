@@ -1,9 +1,12 @@
 //! What a receiver that acknowledges rarely costs CUBIC: one cause after the other, for the validation page.
 //!
 //! ```text
-//! cargo run --release -p warpsim --example ack_ratio_causes
+//! cargo run --release -p warpsim --example ack_ratio_causes            # in the simulator
+//! cargo run --release -p warpsim --example ack_ratio_causes -- fluid   # as a fluid, over hours
 //! ```
 #![allow(missing_docs, reason = "a program, not an interface")]
+
+mod fluid;
 
 use std::error::Error;
 use std::thread;
@@ -84,6 +87,10 @@ impl RateLaw for Changed {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    if std::env::args().nth(1).as_deref() == Some("fluid") {
+        fluid::print();
+        return Ok(());
+    }
     println!("share of the other flow in percent, ± of the mean; {SEEDS} seeds");
     let rows: Vec<_> = settings().into_iter().filter(|row| row.increase == Increase::PerByte).collect();
     print!("{:<20}", "buffer; ACK every");
