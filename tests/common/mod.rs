@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod diary;
+pub mod example;
 pub mod fate;
 #[cfg(target_os = "linux")]
 pub mod namespace;

@@ -1,0 +1,200 @@
+//! The client: a connection to each server, or two, the second of them resumed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use rustls::KeyLogFile;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, ring};
+use tokio::task::JoinSet;
+use warprate::crypto::rustls::QuicClientConfig;
+use warprate::units::Bytes;
+use warprate::{ClientConfig, Connection, Endpoint, VarInt};
+
+use super::file::Download;
+use super::options::{Get, Server, Trust, Url, law_named};
+use super::request::ALPN;
+use super::trust::{Direct, authorities};
+
+pub async fn get(options: Get) -> anyhow::Result<()> {
+    let files = destinations(&options.urls, options.output.as_deref())?;
+    let total = files.len();
+    let mut by_server: BTreeMap<Server, Vec<Download>> = BTreeMap::new();
+    for (url, file) in options.urls.iter().cloned().zip(files) {
+        by_server.entry(url.server.clone()).or_default().push(Download { url, file });
+    }
+    let client = Client::new(options)?;
+    let mut arrived = 0;
+    for (server, downloads) in by_server {
+        match client.visit(&server, downloads).await {
+            Ok(count) => arrived += count,
+            Err(error) => client.complain(&error.context(server.to_string())),
+        }
+    }
+    client.bar.finish_and_clear();
+    ensure!(arrived == total, "{arrived} of {total} files arrived");
+    Ok(())
+}
+
+/// Where each file goes.
+fn destinations(urls: &[Url], output: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    if let ([_], Some(file)) = (urls, output)
+        && !file.is_dir()
+    {
+        let parent = file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        ensure!(parent.is_dir(), "--output: there is no directory {}", parent.display());
+        return Ok(vec![file.to_owned()]);
+    }
+    let directory = output.unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)
+        .with_context(|| format!("--output: cannot make the directory {}", directory.display()))?;
+    let mut taken = BTreeSet::new();
+    let file = |url: &Url| {
+        let name = url.file_name().with_context(|| format!("{url} names no file: say where to, --output"))?;
+        ensure!(taken.insert(name.to_owned()), "two of the URLs end in {name}: get them one by one");
+        Ok(directory.join(name))
+    };
+    urls.iter().map(file).collect()
+}
+
+struct Client {
+    config: ClientConfig,
+    options: Get,
+    bar: ProgressBar,
+}
+
+impl Client {
+    fn new(options: Get) -> anyhow::Result<Self> {
+        let mut config = ClientConfig::with_crypto(tls(&options)?);
+        config.law(law_named(&options.law));
+        let bar = ProgressBar::new_spinner()
+            .with_style(ProgressStyle::with_template(TEMPLATE).expect("the template is valid"));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Ok(Self { config, options, bar })
+    }
+
+    /// Downloads from one server; how many files arrived.
+    async fn visit(&self, server: &Server, mut downloads: Vec<Download>) -> anyhow::Result<usize> {
+        let address = resolve(server).await?;
+        let endpoint = Endpoint::client(unspecified(address))?;
+        let connecting = || endpoint.connect_with(&self.config, address, &server.host);
+        let mut arrived = 0;
+        if self.options.resume || self.options.early {
+            let first = vec![downloads.remove(0)];
+            let connection = connecting()?.await?;
+            arrived += self.fetch(&endpoint, &connection, first).await;
+            connection.close(VarInt::from_u32(0), b"");
+        }
+        if !downloads.is_empty() {
+            let connection = connecting()?.await?;
+            arrived += self.fetch(&endpoint, &connection, downloads).await;
+            connection.close(VarInt::from_u32(0), b"");
+        }
+        endpoint.wait_idle().await;
+        Ok(arrived)
+    }
+
+    /// Downloads side by side; how many files arrived.
+    async fn fetch(&self, endpoint: &Endpoint, connection: &Connection, downloads: Vec<Download>) -> usize {
+        let session = Arc::new(Session {
+            connection: connection.clone(),
+            endpoint: endpoint.clone(),
+            received: AtomicU64::new(0),
+            bar: self.bar.clone(),
+        });
+        let mut tasks = JoinSet::new();
+        for download in downloads {
+            let session = session.clone();
+            tasks.spawn(async move { download.fetch(session).await });
+        }
+        let mut arrived = 0;
+        while let Some(result) = tasks.join_next().await {
+            match result.unwrap_or_else(|error| Err(anyhow!("{error}"))) {
+                Ok(line) => {
+                    self.say(&line);
+                    arrived += 1;
+                }
+                Err(error) => self.complain(&error),
+            }
+        }
+        arrived
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        });
+    }
+
+    fn complain(&self, error: &anyhow::Error) {
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        });
+    }
+}
+
+/// What the downloads of one connection share.
+pub struct Session {
+    pub connection: Connection,
+    endpoint: Endpoint,
+    received: AtomicU64,
+    bar: ProgressBar,
+}
+
+impl Session {
+    /// So much more has arrived.
+    pub fn on_received(&self, bytes: Bytes) -> anyhow::Result<()> {
+        self.bar.inc(bytes.get());
+        let before = self.received.fetch_add(bytes.get(), Ordering::Relaxed);
+        let has_passed = before < UPSET_AFTER.get() && before + bytes.get() >= UPSET_AFTER.get();
+        Ok(())
+    }
+}
+
+fn tls(options: &Get) -> anyhow::Result<Arc<QuicClientConfig>> {
+    let provider = Arc::new(ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier(&options.trust, provider)?)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.enable_early_data = options.early;
+    // It writes only where the environment asks for it.
+    tls.key_log = Arc::new(KeyLogFile::new());
+    Ok(Arc::new(QuicClientConfig::try_from(tls)?))
+}
+
+fn verifier(trust: &Trust, provider: Arc<CryptoProvider>) -> anyhow::Result<Arc<dyn ServerCertVerifier>> {
+    match &trust.ca {
+        Some(file) => authorities(file, &provider).context("--ca"),
+        None => Ok(Arc::new(Direct { pin: trust.pin, provider })),
+    }
+}
+
+/// The first address that the name has.
+async fn resolve(server: &Server) -> anyhow::Result<SocketAddr> {
+    let mut addresses =
+        tokio::net::lookup_host((server.host.as_str(), server.port)).await.context("cannot resolve the name")?;
+    addresses.next().context("the name has no address")
+}
+
+fn unspecified(towards: SocketAddr) -> SocketAddr {
+    match towards {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+const TEMPLATE: &str = "{spinner} {bytes} at {bytes_per_sec}";
+
+/// In the midst of a transfer.
+const UPSET_AFTER: Bytes = Bytes::mb(1);
