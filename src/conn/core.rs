@@ -24,7 +24,7 @@ use super::ack_debt::AckDebt;
 use super::batch::{Batch, BatchLimits};
 use super::config::{ClientHandshake, Law, LawKind, TransportConfig};
 use super::crypto::TappedServer;
-use super::stats::{ConnectionStats, Limit, Tally};
+use super::stats::{CongestionState, ConnectionStats, Limit, Tally};
 use super::tap::{Entry, Shared, foreign_plan};
 use crate::cc::PathStart;
 use crate::control::Control;
@@ -58,6 +58,10 @@ pub struct Core {
     tally: Tally,
     /// When the state machine was last told something whose consequences are still in the log.
     told_at: Option<Instant>,
+    /// The application uses the connection before its handshake is complete.
+    is_early: bool,
+    /// The handshake may want to answer, and must not wait behind what the application sends early.
+    owes_handshake: bool,
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
@@ -118,6 +122,8 @@ impl Core {
             limit: Limit::Nothing,
             tally: Tally::default(),
             told_at: Some(now),
+            is_early: false,
+            owes_handshake: false,
             last_sent: now,
             log: Vec::new(),
             departure: now,
@@ -132,6 +138,7 @@ impl Core {
 
     /// Takes in a datagram or an event of the endpoint.
     pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
+        self.owes_handshake |= self.is_early && self.inner.is_handshaking();
         self.inner.handle_event(event);
         self.told_at = Some(now);
     }
@@ -149,6 +156,17 @@ impl Core {
         if let Some((_, control)) = &mut self.previous {
             control.set_anchor(now, anchor);
         }
+    }
+
+    /// From now on at most `window` may have been handed over and not acknowledged.
+    pub fn set_send_window(&mut self, window: Bytes) {
+        self.setup.transport.send_window(window);
+        self.fit_send_window();
+    }
+
+    /// The application sends before the handshake is complete: it is paced then, too.
+    pub fn begin_early_data(&mut self) {
+        self.is_early = true;
     }
 
     /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be
@@ -239,6 +257,15 @@ impl Core {
         ConnectionStats::new(&self.control, self.limit, self.inner.stats())
     }
 
+    /// The congestion controller and what it has decided.
+    pub fn congestion_state(&self) -> CongestionState {
+        CongestionState {
+            law: self.setup.law.clone(),
+            state: self.control.state(),
+            plan: self.control.plan(),
+        }
+    }
+
     /// How much may leave through the gate, and what holds the sender back if nothing may.
     fn permit(&mut self, now: Instant) -> Bytes {
         if matches!(self.setup.law.kind, LawKind::Foreign(_)) {
@@ -260,6 +287,7 @@ impl Core {
         match release {
             Release::Now { bytes } => bytes,
             Release::OnAck if is_ping_due => self.control.datagram(),
+            _ if std::mem::take(&mut self.owes_handshake) => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
                 self.ack_debt.on_opened(now);
                 self.control.datagram()
@@ -269,10 +297,11 @@ impl Core {
     }
 
     /// Whether the gate is to be shut. A handshake and a close are not held back: RFC 9002 §7 exempts
-    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued.
+    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued. A handshake is, if the
+    /// application sends at the same time.
     fn is_spent(&self, allowance: Bytes) -> bool {
-        let is_established = !self.inner.is_handshaking() && !self.inner.is_closed();
-        is_established && allowance < self.control.datagram()
+        let carries_data = (self.is_early || !self.inner.is_handshaking()) && !self.inner.is_closed();
+        carries_data && allowance < self.control.datagram()
     }
 
     /// Polls one datagram into `self.datagram` and books its departure.

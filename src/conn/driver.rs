@@ -177,13 +177,7 @@ impl Driver {
                 );
                 match event {
                     Some(DatagramEvent::ConnectionEvent(handle, event)) => self.events.push((handle, event)),
-                    Some(DatagramEvent::NewConnection(incoming)) if endpoint.is_closed => {
-                        endpoint.refuse(incoming);
-                    }
-                    Some(DatagramEvent::NewConnection(incoming)) => {
-                        endpoint.incoming.push_back(incoming);
-                        endpoint.wake_waiting();
-                    }
+                    Some(DatagramEvent::NewConnection(incoming)) => endpoint.on_incoming(incoming),
                     Some(DatagramEvent::Response(transmit)) => endpoint.respond(transmit, response),
                     None => {}
                 }
@@ -433,7 +427,7 @@ impl Drop for Driver {
         let connections = {
             let mut endpoint = self.shard.endpoint();
             endpoint.is_dead = true;
-            while let Some(incoming) = endpoint.incoming.pop_front() {
+            while let Some((incoming, _)) = endpoint.incoming.pop_front() {
                 endpoint.proto.ignore(incoming);
             }
             endpoint.wake_waiting();

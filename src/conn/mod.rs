@@ -16,22 +16,28 @@ mod ahead;
 mod alarm;
 mod batch;
 mod cid;
+mod client;
 mod clock;
 mod config;
+mod connecting;
 mod connection;
 pub mod core;
 mod crypto;
+mod datagrams;
 #[cfg(target_os = "linux")]
 mod departures;
 mod driver;
 mod drop_in;
 mod endpoint;
 mod error;
+mod incoming;
 mod interface;
 #[cfg(feature = "qlog")]
 mod qlog;
+mod server;
 mod shard;
 mod socket;
+mod state;
 mod stats;
 mod streams;
 mod tap;
@@ -40,19 +46,25 @@ mod wait;
 mod watcher;
 
 pub use batch::BatchLimits;
+pub use client::ClientConfig;
 pub use config::{ClientHandshake, Law, TransportConfig};
-pub use connection::{Connecting, Connection};
+pub use connecting::{Connecting, ZeroRttAccepted, ZeroRttConnection};
+pub use connection::Connection;
+pub use datagrams::SendDatagramError;
 #[cfg(target_os = "linux")]
 pub use departures::{Departure, measure_departures};
 pub use drop_in::DropIn;
-pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};
+pub use endpoint::{Endpoint, EndpointConfig, EndpointStats};
 pub use error::{
-    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
+    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, ResetError,
+    StoppedError, WriteError,
 };
+pub use incoming::{Incoming, IncomingFuture, RetryError};
 pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
-pub use stats::{ConnectionStats, Limit, PathStats};
+pub use server::ServerConfig;
+pub use stats::{CongestionState, ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;
 pub use txtime::ReleaseReports;

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use quinn_proto::FrameStats;
 
+use super::config::Law;
 use crate::control::Control;
 use crate::loss::Audit;
-use crate::signal::{Purpose, Rtt};
+use crate::signal::{Plan, Purpose, Rtt};
 use crate::units::{Bytes, Rate};
 
 /// What holds the sender back at present.
@@ -60,6 +61,18 @@ pub struct PathStats {
     pub state: &'static str,
     /// How well the state machine's reports matched our records.
     pub audit: Audit,
+}
+
+/// A connection's congestion controller.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CongestionState {
+    /// The law that was chosen.
+    pub law: Law,
+    /// Its present state.
+    pub state: &'static str,
+    /// How fast and how much in flight it wants the path to be used.
+    pub plan: Plan,
 }
 
 impl ConnectionStats {
