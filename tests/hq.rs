@@ -97,7 +97,7 @@ impl Served {
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let config = QuicClientConfig::try_from(tls).expect("ring has a QUIC cipher suite");
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a free port");
-        endpoint.set_default_client_config(ClientConfig::with_crypto(Arc::new(config)));
+        endpoint.set_default_client_config(ClientConfig::new(Arc::new(config)));
         let connection = endpoint.connect(self.address, "localhost").expect("valid").await.expect("accepted");
         (endpoint, connection)
     }
@@ -368,4 +368,36 @@ fn what_makes_no_sense_is_refused_before_anything_happens() {
     ] {
         fails(&bulk_download().args(arguments).output().expect("the example starts"), words);
     }
+}
+
+/// What `get` says and that two files arrived, with these options.
+fn two_files(served: &Served, arguments: &[&str]) -> String {
+    let (small, large) = (pattern(5000), pattern(5_000_000));
+    served.file("small", &small);
+    served.file("large", &large);
+    let output = served.get(&["/small", "/large"], arguments);
+    succeeds(&output);
+    assert!(served.got("small") == Some(small) && served.got("large") == Some(large));
+    text(&output.stdout)
+}
+
+#[test]
+fn a_server_that_wants_proof_of_the_address_serves_all_the_same() {
+    two_files(&Served::with("retry", &["--retry"]), &[]);
+}
+
+#[test]
+fn a_second_connection_is_resumed_and_its_requests_are_sent_early() {
+    let served = Served::new("resumed");
+    two_files(&served, &["--resume"]);
+    assert!(two_files(&served, &["--0rtt"]).contains("0-RTT accepted"));
+    two_files(&Served::with("resumed-retry", &["--retry"]), &["--0rtt"]);
+}
+
+#[test]
+fn a_transfer_survives_new_keys_and_a_new_port() {
+    let served = Served::new("upset");
+    two_files(&served, &["--key-update"]);
+    two_files(&served, &["--migrate"]);
+    two_files(&served, &["--key-update", "--migrate"]);
 }

@@ -1,7 +1,6 @@
 //! One download, into its file.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
@@ -22,22 +21,21 @@ pub struct Download {
 
 impl Download {
     /// Asks for the file and writes it as it comes; a line that says so. The error names the URL.
-    pub async fn fetch(&self, session: Arc<Session>) -> anyhow::Result<String> {
+    pub async fn fetch(&self, session: &Session) -> anyhow::Result<String> {
         let begun = Instant::now();
-        let bytes = self.transfer(&session).await.with_context(|| self.url.to_string())?;
+        let bytes = self.transfer(session).await.with_context(|| self.url.to_string())?;
         let time = begun.elapsed();
         Ok(format!("{}: {bytes} in {time:.3?}, {}", self.file.display(), bytes / time))
     }
 
     async fn transfer(&self, session: &Session) -> anyhow::Result<Bytes> {
-        let (mut send, mut receive) = session.connection.open_bi().await?;
+        let (mut send, mut receive) = session.open_bi().await?;
         send.write_all(request(&self.url.path).as_bytes()).await?;
         send.finish()?;
         // What is refused shall leave no file behind.
         let mut next = read(&mut receive).await.map_err(|error| explained(&error))?;
         let writing = || format!("cannot write {}", self.file.display());
-        let mut file =
-            BufWriter::with_capacity(WRITE, File::create(&self.file).await.with_context(writing)?);
+        let mut file = BufWriter::with_capacity(WRITE, File::create(&self.file).await.with_context(writing)?);
         let mut bytes = Bytes::ZERO;
         while let Some(chunk) = next {
             file.write_all(&chunk).await.with_context(writing)?;

@@ -17,10 +17,13 @@ use rustls::crypto::{CryptoProvider, ring};
 use tokio::task::JoinSet;
 use warprate::crypto::rustls::QuicClientConfig;
 use warprate::units::Bytes;
-use warprate::{ClientConfig, Connection, Endpoint, VarInt};
+use warprate::{
+    ClientConfig, Connecting, Connection, ConnectionError, Endpoint, RecvStream, SendStream, VarInt,
+    ZeroRttConnection,
+};
 
 use super::file::Download;
-use super::options::{Get, Server, Trust, Url, law_named};
+use super::options::{Get, Server, Trust, Upset, Url, law_named};
 use super::request::ALPN;
 use super::trust::{Direct, authorities};
 
@@ -73,7 +76,7 @@ struct Client {
 
 impl Client {
     fn new(options: Get) -> anyhow::Result<Self> {
-        let mut config = ClientConfig::with_crypto(tls(&options)?);
+        let mut config = ClientConfig::new(tls(&options)?);
         config.law(law_named(&options.law));
         let bar = ProgressBar::new_spinner()
             .with_style(ProgressStyle::with_template(TEMPLATE).expect("the template is valid"));
@@ -85,39 +88,83 @@ impl Client {
     async fn visit(&self, server: &Server, mut downloads: Vec<Download>) -> anyhow::Result<usize> {
         let address = resolve(server).await?;
         let endpoint = Endpoint::client(unspecified(address))?;
-        let connecting = || endpoint.connect_with(&self.config, address, &server.host);
+        let connecting = || endpoint.connect_with(self.config.clone(), address, &server.host);
         let mut arrived = 0;
         if self.options.resume || self.options.early {
             let first = vec![downloads.remove(0)];
-            let connection = connecting()?.await?;
-            arrived += self.fetch(&endpoint, &connection, first).await;
-            connection.close(VarInt::from_u32(0), b"");
+            arrived += self.fetch(&endpoint, connecting()?.await?, first).await;
         }
-        if !downloads.is_empty() {
-            let connection = connecting()?.await?;
-            arrived += self.fetch(&endpoint, &connection, downloads).await;
-            connection.close(VarInt::from_u32(0), b"");
+        if !downloads.is_empty() && self.options.early {
+            arrived += self.fetch_early(&endpoint, connecting()?, downloads).await?;
+        } else if !downloads.is_empty() {
+            arrived += self.fetch(&endpoint, connecting()?.await?, downloads).await;
         }
         endpoint.wait_idle().await;
         Ok(arrived)
     }
 
-    /// Downloads side by side; how many files arrived.
-    async fn fetch(&self, endpoint: &Endpoint, connection: &Connection, downloads: Vec<Download>) -> usize {
+    /// Downloads over a connection, and ends it; how many files arrived.
+    async fn fetch(&self, endpoint: &Endpoint, connection: Connection, downloads: Vec<Download>) -> usize {
+        let results = self.side_by_side(endpoint, &Link::Established(connection.clone()), downloads).await;
+        connection.close(VarInt::from_u32(0), b"");
+        self.report(results)
+    }
+
+    /// The same, with requests that do not wait for the handshake, if the server takes them so.
+    async fn fetch_early(
+        &self,
+        endpoint: &Endpoint,
+        connecting: Connecting,
+        downloads: Vec<Download>,
+    ) -> anyhow::Result<usize> {
+        let (early, accepted) = match connecting.into_0rtt() {
+            Ok(early) => early,
+            Err(connecting) => {
+                self.say("no ticket for 0-RTT");
+                return Ok(self.fetch(endpoint, connecting.await?, downloads).await);
+            }
+        };
+        let results = self.side_by_side(endpoint, &Link::Early(early.clone()), downloads.clone()).await;
+        let connection = early.established().await?;
+        if !accepted.await {
+            self.say("0-RTT refused: asking again");
+            return Ok(self.fetch(endpoint, connection, downloads).await);
+        }
+        self.say("0-RTT accepted");
+        connection.close(VarInt::from_u32(0), b"");
+        Ok(self.report(results))
+    }
+
+    async fn side_by_side(
+        &self,
+        endpoint: &Endpoint,
+        link: &Link,
+        downloads: Vec<Download>,
+    ) -> Vec<anyhow::Result<String>> {
         let session = Arc::new(Session {
-            connection: connection.clone(),
+            link: link.clone(),
             endpoint: endpoint.clone(),
+            upset: self.options.upset,
             received: AtomicU64::new(0),
             bar: self.bar.clone(),
         });
         let mut tasks = JoinSet::new();
         for download in downloads {
             let session = session.clone();
-            tasks.spawn(async move { download.fetch(session).await });
+            tasks.spawn(async move { download.fetch(&session).await });
         }
-        let mut arrived = 0;
+        let mut results = Vec::new();
         while let Some(result) = tasks.join_next().await {
-            match result.unwrap_or_else(|error| Err(anyhow!("{error}"))) {
+            results.push(result.unwrap_or_else(|error| Err(anyhow!("{error}"))));
+        }
+        results
+    }
+
+    /// Says what came of the downloads; how many arrived.
+    fn report(&self, results: Vec<anyhow::Result<String>>) -> usize {
+        let mut arrived = 0;
+        for result in results {
+            match result {
                 Ok(line) => {
                     self.say(&line);
                     arrived += 1;
@@ -141,20 +188,45 @@ impl Client {
     }
 }
 
+/// A connection, before or after its handshake.
+#[derive(Clone)]
+enum Link {
+    Early(ZeroRttConnection),
+    Established(Connection),
+}
+
 /// What the downloads of one connection share.
 pub struct Session {
-    pub connection: Connection,
+    link: Link,
     endpoint: Endpoint,
+    upset: Upset,
     received: AtomicU64,
     bar: ProgressBar,
 }
 
 impl Session {
-    /// So much more has arrived.
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        match &self.link {
+            Link::Early(connection) => connection.open_bi().await,
+            Link::Established(connection) => connection.open_bi().await,
+        }
+    }
+
+    /// So much more has arrived. Once that is enough, the connection is upset as was asked for.
     pub fn on_received(&self, bytes: Bytes) -> anyhow::Result<()> {
         self.bar.inc(bytes.get());
         let before = self.received.fetch_add(bytes.get(), Ordering::Relaxed);
-        let has_passed = before < UPSET_AFTER.get() && before + bytes.get() >= UPSET_AFTER.get();
+        if before >= UPSET_AFTER.get() || before + bytes.get() < UPSET_AFTER.get() {
+            return Ok(());
+        }
+        if let (true, Link::Established(connection)) = (self.upset.key_update, &self.link) {
+            connection.force_key_update();
+        }
+        if self.upset.migrate {
+            let address = unspecified(self.endpoint.local_addr()?);
+            let socket = UdpSocket::bind(address).context("--migrate: no other port")?;
+            let _ = socket;
+        }
         Ok(())
     }
 }
@@ -182,8 +254,9 @@ fn verifier(trust: &Trust, provider: Arc<CryptoProvider>) -> anyhow::Result<Arc<
 
 /// The first address that the name has.
 async fn resolve(server: &Server) -> anyhow::Result<SocketAddr> {
-    let mut addresses =
-        tokio::net::lookup_host((server.host.as_str(), server.port)).await.context("cannot resolve the name")?;
+    let mut addresses = tokio::net::lookup_host((server.host.as_str(), server.port))
+        .await
+        .context("cannot resolve the name")?;
     addresses.next().context("the name has no address")
 }
 

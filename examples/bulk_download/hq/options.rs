@@ -77,17 +77,24 @@ pub struct Get {
     #[arg(long = "0rtt")]
     pub early: bool,
 
-    /// Updates the keys after the first megabyte.
-    #[arg(long)]
-    pub key_update: bool,
-
-    /// Moves to another local port after the first megabyte.
-    #[arg(long)]
-    pub migrate: bool,
+    #[command(flatten)]
+    pub upset: Upset,
 
     /// Which congestion controller sends what the client sends.
     #[arg(long, default_value = LAWS[0].0, value_parser = law())]
     pub law: String,
+}
+
+/// What happens to a connection in the midst of a transfer.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Upset {
+    /// Updates the keys after the first megabyte (RFC 9001 §6).
+    #[arg(long, conflicts_with = "early")]
+    pub key_update: bool,
+
+    /// Moves to another local port after the first megabyte (RFC 9000 §9).
+    #[arg(long)]
+    pub migrate: bool,
 }
 
 /// How the server is known. One is needed.
@@ -126,7 +133,8 @@ impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = || "expected `https://HOST:PORT/PATH`, with anything unusual in PATH percent-encoded".to_owned();
+        let form =
+            || "expected `https://HOST:PORT/PATH`, with anything unusual in PATH percent-encoded".to_owned();
         let uri: Uri = text.parse().map_err(|_| form())?;
         let host = uri.host().filter(|host| !host.is_empty() && uri.scheme_str() == Some("https"));
         let host = host.ok_or_else(form)?;

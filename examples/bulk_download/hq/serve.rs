@@ -15,7 +15,8 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 use warprate::crypto::rustls::QuicServerConfig;
 use warprate::{
-    Connection, Endpoint, Incoming, ReadToEndError, RecvStream, SendStream, ServerConfig, TransportConfig, VarInt,
+    Connection, Endpoint, Incoming, ReadToEndError, RecvStream, SendStream, ServerConfig, TransportConfig,
+    VarInt,
 };
 
 use super::options::{Serve, law_named};
@@ -31,11 +32,15 @@ pub async fn serve(options: &Serve) -> anyhow::Result<()> {
     };
     let fingerprint = identity.fingerprint();
     let mut config = ServerConfig::with_crypto(tls(identity)?);
-    config.law(law_named(&options.law)).transport(transport());
+    config.law(law_named(&options.law)).transport_config(Arc::new(transport()));
     let endpoint = Endpoint::server(config, options.listen)?;
-    announce(options, endpoint.local_addr(), fingerprint).context("cannot write to stdout")?;
+    announce(options, endpoint.local_addr()?, fingerprint).context("cannot write to stdout")?;
     while let Some(incoming) = endpoint.accept().await {
-        tokio::spawn(greet(incoming, root.clone()));
+        if options.retry && incoming.may_retry() && !incoming.remote_address_validated() {
+            let _ = incoming.retry();
+        } else {
+            tokio::spawn(greet(incoming, root.clone()));
+        }
     }
     Ok(())
 }
@@ -57,7 +62,7 @@ fn tls(identity: Identity) -> anyhow::Result<Arc<QuicServerConfig>> {
 fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     // Requests come on streams of the other kind.
-    transport.max_concurrent_uni_streams(0);
+    transport.max_concurrent_uni_streams(VarInt::from_u32(0));
     transport
 }
 
@@ -105,7 +110,7 @@ enum NoFile {
 
 async fn asked(receive: &mut RecvStream, root: Arc<Root>) -> Result<File, NoFile> {
     let request = receive.read_to_end(LONGEST).await.map_err(|error| match error {
-        ReadToEndError::TooLong(_) => NoFile::Refused(Refusal::TooLong),
+        ReadToEndError::TooLong => NoFile::Refused(Refusal::TooLong),
         _ => NoFile::Gone,
     })?;
     let path: PathBuf = requested(&request).map_err(NoFile::Refused)?;

@@ -77,7 +77,10 @@ impl FromStr for Fingerprint {
 }
 
 /// A verifier that trusts the authorities in a PEM file.
-pub fn authorities(file: &Path, provider: &Arc<CryptoProvider>) -> anyhow::Result<Arc<dyn ServerCertVerifier>> {
+pub fn authorities(
+    file: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> anyhow::Result<Arc<dyn ServerCertVerifier>> {
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(file)? {
         roots.add(certificate).with_context(|| format!("unusable certificate in {}", file.display()))?;
