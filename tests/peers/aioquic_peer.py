@@ -15,7 +15,7 @@ from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEv
 from aioquic.tls import SessionTicket
 
 ALPN = ["hq-interop"]
-UPSET_AFTER = 1_000_000
+UPSET_AFTER = 2_000_000
 # Larger than a megabyte each way, so that a transfer is not one long wait for credit.
 WINDOW = 16 << 20
 
@@ -46,6 +46,12 @@ class Client(QuicConnectionProtocol):
         self.received = 0
         self.upset = None
         self.early_data_accepted = False
+
+    def connection_made(self, transport) -> None:
+        if self._transport is not None:
+            # With the first datagram on the new path, and with none on the old one (RFC 9000 §9.5).
+            self._quic.change_connection_id()
+        super().connection_made(transport)
 
     def ask(self, path: str) -> asyncio.Future:
         stream = self._quic.get_next_available_stream_id()
@@ -91,7 +97,7 @@ async def migrate(client: Client) -> None:
     loop = asyncio.get_running_loop()
     await loop.create_datagram_endpoint(lambda: client, local_addr=("::", 0))
     old.close()
-    client.change_connection_id()
+    client.transmit()
 
 
 async def run_server(options) -> None:

@@ -178,8 +178,8 @@ class Story:
     retry_tokens: list[bytes] = field(default_factory=list)
     tokens: list[bytes] = field(default_factory=list)
     early_packets: int = 0
-    # Key phases in 1-RTT packets, those of clients and of servers (RFC 9001 §6).
-    phases: dict[bool, set[int]] = field(default_factory=lambda: {True: set(), False: set()})
+    # Key updates that the other end followed (RFC 9001 §6): whether the client was the first.
+    updates: list[bool] = field(default_factory=list)
     # By path: connection ids to which the client sent 1-RTT packets, and bytes of the server.
     client_uses: list[set[bytes]] = field(default_factory=list)
     server_sent: list[int] = field(default_factory=list)
@@ -211,10 +211,10 @@ class Reader:
         self.story.client_uses = [set() for _ in range(paths)]
         self.story.server_sent = [0] * paths
         for datagram in datagrams:
+            self._read(datagram)
             if not datagram.from_client:
                 self.story.server_sent[datagram.path] += len(datagram.data)
-            self._read(datagram)
-        self._read_phases()
+        self._read_1rtt()
         return self.story
 
     def _read(self, datagram: Datagram) -> None:
@@ -292,7 +292,7 @@ class Reader:
                         return
             return
 
-    def _read_phases(self) -> None:
+    def _read_1rtt(self) -> None:
         """The key phase bit is under header protection, whose key an update leaves alone."""
         if len(self.story.connections) != 1:
             return
@@ -300,22 +300,29 @@ class Reader:
         if connection.cipher() is None:
             return
         protection = {
-            True: [keys.hp for keys in self._keys("CLIENT_TRAFFIC_SECRET_0", connection)],
-            False: [keys.hp for keys in self._keys("SERVER_TRAFFIC_SECRET_0", connection)],
+            True: self._keys("CLIENT_TRAFFIC_SECRET_0", connection),
+            False: self._keys("SERVER_TRAFFIC_SECRET_0", connection),
         }
         cid_length = {True: len(server_cid), False: len(connection.client_cid)}
+        phases = {True: 0, False: 0}
+        first_was_client = False
         for from_client, path, packet in self.short:
             length = cid_length[from_client]
             if from_client:
                 self.story.client_uses[path].add(packet[1 : 1 + length])
             # Less is no packet, but perhaps a stateless reset (RFC 9000 §10.3).
-            if len(packet) < 1 + length + 20:
+            if len(packet) < 1 + length + 20 or not protection[from_client]:
                 continue
-            for hp in protection[from_client]:
-                first = hp.remove(packet, 1 + length)[0][0]
-                # A sender sets the reserved bits to zero (RFC 9000 §17.3.1).
-                if first & 0x18 == 0:
-                    self.story.phases[from_client].add(first >> 2 & 1)
+            first = protection[from_client][0].hp.remove(packet, 1 + length)[0][0]
+            phase = first >> 2 & 1
+            # A sender sets the reserved bits to zero (RFC 9000 §17.3.1).
+            if first & 0x18 or phase == phases[from_client]:
+                continue
+            phases[from_client] = phase
+            if phases[not from_client] != phase:
+                first_was_client = from_client
+            else:
+                self.story.updates.append(first_was_client)
 
 
 def payload_offset(header: QuicHeader, packet: bytes) -> int:

@@ -269,5 +269,6 @@ fn unspecified(towards: SocketAddr) -> SocketAddr {
 
 const TEMPLATE: &str = "{spinner} {bytes} at {bytes_per_sec}";
 
-/// In the midst of a transfer.
-const UPSET_AFTER: Bytes = Bytes::mb(1);
+/// In the midst of a transfer, and behind the update that quinn-proto makes by itself within its first thousand
+/// packets.
+const UPSET_AFTER: Bytes = Bytes::mb(2);

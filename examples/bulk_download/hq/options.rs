@@ -88,11 +88,11 @@ pub struct Get {
 /// What happens to a connection in the midst of a transfer.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Upset {
-    /// Updates the keys after the first megabyte (RFC 9001 §6).
+    /// Updates the keys after two megabytes (RFC 9001 §6).
     #[arg(long, conflicts_with = "early")]
     pub key_update: bool,
 
-    /// Moves to another local port after the first megabyte (RFC 9000 §9).
+    /// Moves to another local port after two megabytes (RFC 9000 §9).
     #[arg(long)]
     pub migrate: bool,
 }

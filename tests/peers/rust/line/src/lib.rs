@@ -8,7 +8,7 @@ use clap::{Args, Parser};
 pub const ALPN: &[u8] = b"hq-interop";
 
 /// Bytes after which a client updates its keys or moves, in the midst of a transfer.
-pub const UPSET_AFTER: u64 = 1_000_000;
+pub const UPSET_AFTER: u64 = 2_000_000;
 
 #[derive(Parser)]
 pub enum Command {
