@@ -220,13 +220,16 @@ class Reader:
     def _read(self, datagram: Datagram) -> None:
         rest = datagram.data
         while rest and rest[0] & 0x80:
+            # Ends that agree on it leave the fixed bit to chance (RFC 9287); the parser insists on it.
+            fixed = bytes([rest[0] | 0x40]) + rest[1:]
             try:
-                header = pull_quic_header(Buffer(data=rest))
+                header = pull_quic_header(Buffer(data=fixed))
             except ValueError:
                 return
             self._read_long(datagram.from_client, header, rest[: header.packet_length])
             rest = rest[header.packet_length :]
-        if rest and rest[0] & 0x40:
+        # What is all zeros fills the datagram up.
+        if any(rest):
             self.short.append(datagram._replace(data=rest))
 
     def _read_long(self, from_client: bool, header: QuicHeader, packet: bytes) -> None:
