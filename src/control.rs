@@ -6,9 +6,9 @@
 use std::time::Instant;
 
 use crate::cc::RateLaw;
-use crate::loss::{Classifier, Ledger};
+use crate::loss::{Classifier, Ledger, Losses};
 use crate::pacer::Pacer;
-use crate::signal::{Feedback, PacketNumber, Plan, Release, Undo, Verdict, VerdictKind};
+use crate::signal::{DeliverySample, Feedback, PacketNumber, Plan, Release, Undo, Verdict, VerdictKind};
 use crate::units::{Bytes, Rate};
 
 /// One path's control: what became of its packets, the law, and the send clock.
@@ -20,6 +20,9 @@ pub struct Control {
     plan: Plan,
     pacer: Pacer,
     datagram: Bytes,
+    /// What the path did, for those who ask.
+    delivery: Option<DeliverySample>,
+    losses: Losses,
 }
 
 /// Who answers with plans.
@@ -45,12 +48,21 @@ impl Control {
     fn with_mind(now: Instant, mind: Mind, plan: Plan, anchor: Rate, datagram: Bytes) -> Self {
         let mut pacer = Pacer::new(now, anchor, datagram);
         pacer.follow(now, &plan);
-        Self { ledger: Ledger::new(now), classifier: Classifier::default(), mind, plan, pacer, datagram }
+        Self {
+            ledger: Ledger::new(now),
+            classifier: Classifier::default(),
+            mind,
+            plan,
+            pacer,
+            datagram,
+            delivery: None,
+            losses: Losses::default(),
+        }
     }
 
     /// The same law and send clock on a path whose packets are counted anew.
     pub fn rebound(&self, now: Instant) -> Self {
-        Self { ledger: Ledger::new(now), ..self.clone() }
+        Self { ledger: Ledger::new(now), delivery: None, losses: Losses::default(), ..self.clone() }
     }
 
     /// Takes in one event.
@@ -72,6 +84,7 @@ impl Control {
             Feedback::Acked { sent, bytes } => return self.ledger.on_acked(sent, bytes),
             Feedback::AckEnd { now, in_flight } => {
                 if let Some(ack) = self.ledger.on_ack_end(now, in_flight) {
+                    self.delivery = ack.sample.or(self.delivery);
                     self.classifier.on_ack(&ack);
                     self.tell(|law| law.on_ack(&ack));
                 }
@@ -79,12 +92,14 @@ impl Control {
             }
             Feedback::Lost { now, newest, bytes, persistent } => {
                 let loss = self.ledger.on_lost(now, newest, bytes, persistent);
+                let verdict = self.classifier.on_loss(&loss);
                 if let Mind::Law(law) = &mut self.mind {
                     law.on_loss(&loss);
-                    if let Some(verdict) = self.classifier.on_loss(&loss) {
-                        law.on_verdict(&verdict);
+                    if let Some(verdict) = &verdict {
+                        law.on_verdict(verdict);
                     }
                 }
+                verdict.iter().for_each(|verdict| self.losses.on_verdict(verdict));
                 now
             }
             Feedback::Marked { now, newest, packets } => {
@@ -97,6 +112,7 @@ impl Control {
                     bytes: Bytes::ZERO,
                     queue: self.ledger.delay().queue,
                 };
+                self.losses.on_verdict(&verdict);
                 self.tell(|law| law.on_verdict(&verdict));
                 now
             }
@@ -169,6 +185,16 @@ impl Control {
     /// The path's records.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The newest delivery rate.
+    pub fn delivery(&self) -> Option<DeliverySample> {
+        self.delivery
+    }
+
+    /// The losses and marks by what they mean.
+    pub fn losses(&self) -> Losses {
+        self.losses
     }
 
     /// Size of the path's datagrams.

@@ -365,6 +365,7 @@ fn what_makes_no_sense_is_refused_before_anything_happens() {
             &["two of the URLs", "file"],
         ),
         (&["get", "https://localhost/file", "--insecure", "-o", "/nonexistent/file"], &["/nonexistent"]),
+        (&["get", "https://localhost/file", "--insecure", "--0rtt"], &["--0rtt", "two URLs"]),
     ] {
         fails(&bulk_download().args(arguments).output().expect("the example starts"), words);
     }

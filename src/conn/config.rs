@@ -115,6 +115,7 @@ pub struct TransportConfig {
     max_concurrent_bidi_streams: VarInt,
     max_idle_timeout: Option<IdleTimeout>,
     keep_alive_interval: Option<Duration>,
+    dead_link_timeout: Option<Duration>,
     send_fairness: bool,
     datagram_receive_buffer: Option<Bytes>,
     datagram_send_buffer: Bytes,
@@ -133,6 +134,7 @@ impl Default for TransportConfig {
             max_concurrent_bidi_streams: VarInt::from_u32(100),
             max_idle_timeout: Some(VarInt::from_u32(30_000).into()),
             keep_alive_interval: None,
+            dead_link_timeout: None,
             send_fairness: true,
             datagram_receive_buffer: Some(DATAGRAM_BUFFER),
             datagram_send_buffer: DATAGRAM_BUFFER,
@@ -195,6 +197,16 @@ impl TransportConfig {
         self
     }
 
+    /// Gives the connection up, with [`ConnectionError::TimedOut`](crate::ConnectionError::TimedOut), when the
+    /// peer has answered nothing for this long though something was sent that it must answer. Default: never,
+    /// so that only the idle timeout does. It notices a dead path while the idle timeout is long, or none;
+    /// with a [`keep_alive_interval`](Self::keep_alive_interval) also while the application is silent. It
+    /// holds for the handshake, too.
+    pub fn dead_link_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.dead_link_timeout = timeout;
+        self
+    }
+
     /// Whether streams of one priority take turns, packet by packet. Otherwise each goes on until it has
     /// nothing more to say, which packs short ones better. Default: they do.
     pub fn send_fairness(&mut self, is_fair: bool) -> &mut Self {
@@ -227,6 +239,10 @@ impl TransportConfig {
     pub fn qlog(&mut self, log: super::qlog::Qlog) -> &mut Self {
         self.qlog = Some(log);
         self
+    }
+
+    pub(super) fn dead_link_after(&self) -> Option<Duration> {
+        self.dead_link_timeout
     }
 
     /// What writes may have handed over while a law wants `window` in flight.

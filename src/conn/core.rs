@@ -17,14 +17,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ConnectError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming, Transmit,
+    ConnectError, ConnectionError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming,
+    Transmit, VarInt,
 };
 
 use super::ack_debt::AckDebt;
 use super::batch::{Batch, BatchLimits};
 use super::config::{ClientHandshake, Law, LawKind, TransportConfig};
 use super::crypto::TappedServer;
-use super::stats::{CongestionState, ConnectionStats, Limit, Tally};
+use super::limits::{Limit, Limits};
+use super::stats::{CongestionState, ConnectionStats, Tally};
 use super::tap::{Entry, Shared, foreign_plan};
 use crate::cc::PathStart;
 use crate::control::Control;
@@ -54,10 +56,15 @@ pub struct Core {
     previous: Option<(PathId, Control)>,
     recovery: RecoveryClock,
     ack_debt: AckDebt,
-    limit: Limit,
+    limits: Limits,
     tally: Tally,
     /// When the state machine was last told something whose consequences are still in the log.
     told_at: Option<Instant>,
+    /// Departure of the first datagram that the peer has answered with nothing.
+    unanswered_since: Option<Instant>,
+    /// Why we have given the connection up, until the application is told.
+    lost: Option<ConnectionError>,
+    is_write_blocked: bool,
     /// The application uses the connection before its handshake is complete.
     is_early: bool,
     /// The handshake may want to answer, and must not wait behind what the application sends early.
@@ -119,9 +126,12 @@ impl Core {
             previous: None,
             recovery: RecoveryClock::new(now),
             ack_debt: AckDebt::default(),
-            limit: Limit::Nothing,
+            limits: Limits::new(now),
             tally: Tally::default(),
             told_at: Some(now),
+            unanswered_since: None,
+            lost: None,
+            is_write_blocked: false,
             is_early: false,
             owes_handshake: false,
             last_sent: now,
@@ -136,6 +146,16 @@ impl Core {
         core
     }
 
+    /// The socket is another one, and the peer is to learn of it. If the path is another one too, nothing
+    /// that was known of the former holds for it.
+    pub fn on_rebound(&mut self, now: Instant, is_other_path: bool) {
+        self.inner.local_address_changed();
+        if is_other_path {
+            self.inner.path_changed(now);
+        }
+        self.told_at = Some(now);
+    }
+
     /// Takes in a datagram or an event of the endpoint.
     pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
         self.owes_handshake |= self.is_early && self.inner.is_handshaking();
@@ -147,6 +167,15 @@ impl Core {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.told_at = Some(now);
+        if self.dead_at().is_some_and(|dead_at| dead_at <= now) {
+            self.inner.close(now, VarInt::from_u32(0), "the path is dead".into());
+            self.lost = Some(ConnectionError::TimedOut);
+        }
+    }
+
+    /// Whether writers wait for room: if there is nothing to send then, flow control holds them back.
+    pub fn set_write_blocked(&mut self, is_blocked: bool) {
+        self.is_write_blocked = is_blocked;
     }
 
     /// The interface that leads to the peer has another line rate, or another interface does so now.
@@ -213,6 +242,7 @@ impl Core {
             self.ack_due(),
             self.ping_due(),
             self.control.deadline(),
+            self.dead_at(),
         ]
         .into_iter()
         .flatten()
@@ -229,7 +259,7 @@ impl Core {
     /// When the pacer, which held the sender back at the last poll, lets the next burst go.
     #[must_use]
     pub fn next_release(&self) -> Option<Instant> {
-        match self.limit {
+        match self.limits.present() {
             Limit::Pacing(at) => Some(at),
             _ => None,
         }
@@ -238,7 +268,10 @@ impl Core {
     /// Next event for the application.
     #[must_use]
     pub fn poll(&mut self) -> Option<Event> {
-        self.inner.poll()
+        match self.lost.take() {
+            Some(reason) => Some(Event::ConnectionLost { reason }),
+            None => self.inner.poll(),
+        }
     }
 
     /// Next event for the endpoint.
@@ -254,7 +287,7 @@ impl Core {
 
     /// What the connection did, and what it knew of its path when it was last polled.
     pub fn stats(&self) -> ConnectionStats {
-        ConnectionStats::new(&self.control, self.limit, self.inner.stats())
+        ConnectionStats::new(&self.control, self.limits.present(), self.limits.blocked(), self.inner.stats())
     }
 
     /// The congestion controller and what it has decided.
@@ -275,11 +308,14 @@ impl Core {
         self.tap.publish(&self.control.plan(), self.control.pacing_rate());
         let is_ping_due = self.ping_due().is_some_and(|due| due <= now);
         let release = self.control.release(now);
-        self.limit = match release {
-            Release::Now { .. } => Limit::Nothing,
-            Release::At(at) => Limit::Pacing(at),
-            Release::OnAck => Limit::Window,
-        };
+        self.limits.set(
+            now,
+            match release {
+                Release::Now { .. } => Limit::Nothing,
+                Release::At(at) => Limit::Pacing(at),
+                Release::OnAck => Limit::Window,
+            },
+        );
         // A pacer that holds the sender back lets it go soon enough without a ping.
         if is_ping_due && !matches!(release, Release::At(_)) {
             self.ping(now);
@@ -315,7 +351,8 @@ impl Core {
                 self.control.on_app_limited(now);
             }
             if is_open && !self.inner.is_handshaking() {
-                self.limit = Limit::Application;
+                let by = if self.is_write_blocked { Limit::FlowControl } else { Limit::Application };
+                self.limits.set(now, by);
             }
             return None;
         };
@@ -331,6 +368,7 @@ impl Core {
         let number = self.tap.take_sealed().filter(|_| is_one_packet(&self.datagram));
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
+            self.unanswered_since.get_or_insert(sent);
             *allowance -= bytes;
             if !self.tally.has_pinged_since(&before) {
                 self.recovery.on_sent(sent);
@@ -348,6 +386,9 @@ impl Core {
         let before = std::mem::replace(&mut self.tally, Tally::read(&self.inner));
         if self.tally.lost_probe_since(&before) {
             self.control.on_feedback(&Feedback::ProbeLost { now });
+        }
+        if self.tally.heard_since(&before) {
+            self.unanswered_since = None;
         }
         self.ack_debt.on_received(now, self.tally.received());
         self.fit_send_window();
@@ -425,19 +466,25 @@ impl Core {
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
     fn ack_due(&self) -> Option<Instant> {
-        let is_late = |due: &Instant| match self.limit {
+        let is_late = |due: &Instant| match self.limits.present() {
             Limit::Pacing(at) => at > *due,
             Limit::Window => true,
-            Limit::Application | Limit::Nothing => false,
+            Limit::Application | Limit::FlowControl | Limit::Nothing => false,
         };
         let beyond = self.control.ledger().in_flight() - self.control.plan().window;
         self.ack_debt.due(self.control.datagram(), self.control.debt(), beyond).filter(is_late)
     }
 
+    /// When the peer's silence is to count as the end.
+    fn dead_at(&self) -> Option<Instant> {
+        let timeout = self.setup.transport.dead_link_after()?;
+        self.unanswered_since.filter(|_| !self.inner.is_closed()).map(|since| since + timeout)
+    }
+
     /// When the path is to be asked for a sign of life.
     fn ping_due(&self) -> Option<Instant> {
-        let waiting = match self.limit {
-            Limit::Application => Waiting::Tail,
+        let waiting = match self.limits.present() {
+            Limit::Application | Limit::FlowControl => Waiting::Tail,
             Limit::Window => Waiting::Blocked,
             Limit::Pacing(_) | Limit::Nothing => return None,
         };

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use quinn_proto::VarInt;
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
+use socket2::{Domain, Protocol, Type};
 
 use super::cid::ShardCids;
 use super::client::ClientConfig;
@@ -108,13 +109,15 @@ struct Handle {
 }
 
 struct Settings {
-    local_addr: SocketAddr,
+    config: EndpointConfig,
+    /// The socket's address.
+    local_addr: Mutex<SocketAddr>,
     outlets: Arc<Outlets>,
     client: Mutex<Option<ClientConfig>>,
 }
 
 impl Endpoint {
-    /// An endpoint that accepts connections at `addr`, and may begin its own.
+    /// An endpoint that accepts connections at `addr`, and may begin its own. At `[::]` it serves IPv4, too.
     ///
     /// Must be called within a tokio runtime with I/O enabled. The error names the address.
     pub fn server(config: ServerConfig, addr: SocketAddr) -> io::Result<Self> {
@@ -152,7 +155,8 @@ impl Endpoint {
         let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
         let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
         let driver = Driver::new(shard.clone(), socket, outlets.clone(), watcher.abort_handle())?;
-        let shared = Arc::new(Settings { local_addr, outlets, client: Mutex::new(None) });
+        let local_addr = Mutex::new(local_addr);
+        let shared = Arc::new(Settings { config, local_addr, outlets, client: Mutex::new(None) });
         // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
         let endpoint = Self(Handle { shard, shared });
@@ -206,6 +210,35 @@ impl Endpoint {
         .await
     }
 
+    /// Goes on with another socket: the endpoint's own connections move with it, as those of a client do that
+    /// changes from one network to another (RFC 9000 §9). They keep what their law has learned if the address
+    /// and the interface stay the same, and start anew otherwise. Clients of a server do not find it at its
+    /// new address.
+    ///
+    /// The socket must be of the same family as the one before it: addresses of peers are written for that.
+    /// On an error the endpoint stays where it is.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        let shared = &self.0.shared;
+        let socket = Socket::new(socket, shared.config.socket_buffer, shared.config.send_clock)?;
+        let addr = socket.local_addr()?;
+        let former = shared.local_addr();
+        if former.is_ipv4() != addr.is_ipv4() {
+            let message = format!("cannot move from {former} to {addr}: both must be IPv4, or both IPv6");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        *shared.local_addr.lock().unwrap_or_else(PoisonError::into_inner) = addr;
+        shared.outlets.move_to(addr.ip(), socket.clock());
+        self.0.shard.rebind(socket);
+        let is_other_address = former.ip() != addr.ip();
+        let connections: Vec<_> = self.0.shard.endpoint().connections().cloned().collect();
+        for connection in connections {
+            let remote = connection.lock().core.inner().remote_address();
+            let outlet = shared.outlets.towards(remote);
+            connection.lock().on_rebound(clock::now(), outlet, is_other_address);
+        }
+        Ok(())
+    }
+
     /// Ends all connections at once, telling the peers `code` and `reason`, and takes up no more.
     ///
     /// What has not been delivered is lost. Wait for [`wait_idle`](Self::wait_idle) afterwards, so that
@@ -230,7 +263,7 @@ impl Endpoint {
 
     /// The socket's address. Does not fail, but quinn's may.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.shared.local_addr)
+        Ok(self.0.shared.local_addr())
     }
 
     /// What became of handshakes since the endpoint began.
@@ -265,7 +298,7 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("local_addr", &self.0.shared.local_addr).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("local_addr", &self.0.shared.local_addr()).finish_non_exhaustive()
     }
 }
 
@@ -283,9 +316,13 @@ impl Drop for Handle {
 }
 
 impl Settings {
+    fn local_addr(&self) -> SocketAddr {
+        *self.local_addr.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `remote` as this socket can reach it: a dual-stack socket takes IPv4 as mapped addresses.
     fn reachable(&self, remote: SocketAddr) -> Result<SocketAddr, ConnectError> {
-        match (self.local_addr, remote.ip()) {
+        match (self.local_addr(), remote.ip()) {
             (SocketAddr::V4(_), IpAddr::V6(_)) => Err(ConnectError::InvalidRemoteAddress(remote)),
             (SocketAddr::V6(_), IpAddr::V4(ip)) => Ok((ip.to_ipv6_mapped(), remote.port()).into()),
             _ => Ok(remote),
@@ -298,9 +335,21 @@ pub(super) fn setup(law: &Law, transport: &TransportConfig, outlet: &Outlet) -> 
     Setup { law: law.clone(), anchor: outlet.anchor, transport: transport.clone() }
 }
 
+/// A socket at `addr`; one for IPv6 takes IPv4 too, if its address does and the system can.
 fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
-    UdpSocket::bind(addr)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}")))
+    let bind = || {
+        let socket = socket2::Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+        if addr.is_ipv6()
+            && let Err(error) = socket.set_only_v6(false)
+        {
+            tracing::debug!(%error, "the socket takes IPv6 only");
+        }
+        socket.bind(&addr.into())?;
+        Ok(socket.into())
+    };
+    bind().map_err(|error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}"))
+    })
 }
 
 /// Enough for a busy host, and granted by Linux where `net.core.rmem_max` allows it.

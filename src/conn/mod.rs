@@ -32,6 +32,7 @@ mod endpoint;
 mod error;
 mod incoming;
 mod interface;
+mod limits;
 #[cfg(feature = "qlog")]
 mod qlog;
 mod server;
@@ -61,10 +62,11 @@ pub use error::{
 };
 pub use incoming::{Incoming, IncomingFuture, RetryError};
 pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
+pub use limits::{Blocked, Limit};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
 pub use server::ServerConfig;
-pub use stats::{CongestionState, ConnectionStats, Limit, PathStats};
+pub use stats::{CongestionState, ConnectionStats, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;
 pub use txtime::ReleaseReports;

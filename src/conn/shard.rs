@@ -12,6 +12,7 @@ use super::core::Core;
 use super::endpoint::EndpointStats;
 use super::interface::Outlet;
 use super::server::ServerConfig;
+use super::socket::Socket;
 use super::state::{self, ConnectionRef};
 use super::txtime::ReleaseReports;
 
@@ -51,6 +52,8 @@ pub(super) struct EndpointState {
 #[derive(Default)]
 struct Dirty {
     connections: Vec<ConnectionHandle>,
+    /// The endpoint moves to this socket.
+    socket: Option<Socket>,
     /// Connections that leave by another outlet than they did.
     outlets: Vec<(ConnectionHandle, Outlet)>,
     /// The endpoint itself has something to send, or has lost its last handle.
@@ -97,6 +100,11 @@ impl Shard {
         self.wake_driver(|dirty| dirty.outlets.push((handle, outlet)));
     }
 
+    /// Tells the driver to go on with another socket.
+    pub fn rebind(&self, socket: Socket) {
+        self.wake_driver(|dirty| dirty.socket = Some(socket));
+    }
+
     /// Asks the driver to look at the endpoint.
     pub fn mark_endpoint_dirty(&self) {
         self.wake_driver(|dirty| dirty.endpoint = true);
@@ -136,6 +144,11 @@ impl Shard {
         }
     }
 
+    /// The socket to go on with, if there is another.
+    pub fn take_socket(&self) -> Option<Socket> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).socket.take()
+    }
+
     /// Moves what is dirty into `connections` and `outlets`, and registers for the next change; whether
     /// there was any.
     pub fn take_dirty(
@@ -148,7 +161,8 @@ impl Shard {
         dirty.driver = Some(cx.waker().clone());
         connections.append(&mut dirty.connections);
         outlets.append(&mut dirty.outlets);
-        std::mem::take(&mut dirty.endpoint) || !connections.is_empty() || !outlets.is_empty()
+        let is_touched = std::mem::take(&mut dirty.endpoint) || dirty.socket.is_some();
+        is_touched || !connections.is_empty() || !outlets.is_empty()
     }
 }
 
@@ -161,15 +175,17 @@ impl EndpointState {
         core: Core,
         outlet: Outlet,
     ) -> ConnectionRef {
-        shard.set_outlet(handle, outlet);
-        let shared = state::Shared::new(handle, core, shard.clone());
+        let shared = state::Shared::new(handle, core, shard.clone(), outlet);
         if self.connections.len() <= handle.0 {
             self.connections.resize_with(handle.0 + 1, || None);
         }
         self.connections[handle.0] = Some(shared.clone());
         self.open += 1;
         let connection = ConnectionRef::new(shared);
-        connection.lock().mark_dirty();
+        let mut state = connection.lock();
+        state.set_outlet(outlet);
+        state.mark_dirty();
+        drop(state);
         connection
     }
 

@@ -8,10 +8,11 @@ use std::task::{Context, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionHandle, Dir, EndpointEvent, Event, StreamEvent, StreamId, VarInt};
+use quinn_proto::{ConnectionHandle, Dir, EndpointEvent, Event, StreamEvent, StreamId, Transmit, VarInt};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
+use super::batch::BatchLimits;
 use super::core::Core;
 use super::error::ConnectionError;
 use super::interface::Outlet;
@@ -30,12 +31,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(handle: ConnectionHandle, core: Core, shard: Arc<Shard>) -> Arc<Self> {
+    pub fn new(handle: ConnectionHandle, core: Core, shard: Arc<Shard>, outlet: Outlet) -> Arc<Self> {
         let (events, datagrams) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let state = State {
             core,
             handle,
             shard,
+            outlet,
             is_dirty: false,
             is_established: false,
             is_abandoned: false,
@@ -155,6 +157,8 @@ pub(super) struct State {
     pub core: Core,
     handle: ConnectionHandle,
     shard: Arc<Shard>,
+    /// Where its datagrams leave.
+    outlet: Outlet,
     /// Whether the driver has been asked to look at it.
     is_dirty: bool,
     is_established: bool,
@@ -180,8 +184,29 @@ impl State {
     }
 
     /// Tells the driver where the connection's datagrams leave from now on.
-    pub fn set_outlet(&self, outlet: Outlet) {
+    pub fn set_outlet(&mut self, outlet: Outlet) {
+        self.outlet = outlet;
         self.shard.set_outlet(self.handle, outlet);
+    }
+
+    /// The endpoint has moved to another socket, from which datagrams leave by `outlet`. The path is another
+    /// one if the address is, or the interface.
+    pub fn on_rebound(&mut self, now: Instant, outlet: Outlet, is_other_address: bool) {
+        let is_other_path = is_other_address || outlet.link != self.outlet.link;
+        self.core.on_rebound(now, is_other_path);
+        self.set_outlet(outlet);
+        self.mark_dirty();
+    }
+
+    /// Builds the next batch, see [`Core::poll_transmit`].
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        limits: BatchLimits,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.core.set_write_blocked(!self.writers.is_empty());
+        self.core.poll_transmit(now, limits, buf)
     }
 
     /// The driver looks now.

@@ -7,6 +7,7 @@ mod datagrams;
 mod door;
 mod early;
 mod identity;
+mod moving;
 mod streams;
 
 use std::net::SocketAddr;

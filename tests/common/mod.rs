@@ -25,11 +25,13 @@ pub fn tls() -> (quinn_proto::ServerConfig, ClientHandshake) {
         .expect("the key belongs to the certificate");
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate).expect("the certificate was just made");
-    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .expect("ring speaks TLS 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut tls =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring speaks TLS 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    tls.enable_early_data = true;
     let client = QuicClientConfig::try_from(tls).expect("ring has a QUIC cipher suite");
     (server, ClientHandshake::new(Arc::new(client)))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Event, StreamId, Transmit};
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, Law, TransportConfig};
+use warprate::conn::{BatchLimits, ClientHandshake, Law, TransportConfig};
 use warprate::units::{Bytes, Rate};
 
 pub fn ms(n: u64) -> Duration {
@@ -73,7 +73,23 @@ pub struct Pair {
 impl Pair {
     /// Begins a connection over a wire with this one-way delay.
     pub fn new(delay: Duration, client: Setup, server: Setup) -> Self {
-        let (server_config, client_handshake) = super::tls();
+        Self::with_tls(&super::tls(), delay, client, server)
+    }
+
+    /// Begins a connection whose client has connected to the same server before, and may hurry.
+    pub fn acquainted(delay: Duration, client: Setup, server: Setup) -> Self {
+        let tls = super::tls();
+        let mut first = Self::with_tls(&tls, delay, client.clone(), server.clone());
+        first.run_until(ms(5_000), |pair| pair.client.has_connected() && pair.wire.is_empty());
+        Self::with_tls(&tls, delay, client, server)
+    }
+
+    fn with_tls(
+        (server_config, client_handshake): &(quinn_proto::ServerConfig, ClientHandshake),
+        delay: Duration,
+        client: Setup,
+        server: Setup,
+    ) -> Self {
         let mut endpoint_config = quinn_proto::EndpointConfig::default();
         endpoint_config.rng_seed(Some([7; 32]));
         let endpoint_config = Arc::new(endpoint_config);
@@ -100,7 +116,7 @@ impl Pair {
             now,
             start: now,
             client: end(None, 1, None),
-            server: end(Some(server_config.clone()), 2, Some((server_config, server))),
+            server: end(Some(server_config.clone()), 2, Some((server_config.clone(), server))),
             fate: Box::new(move |departure| Some((delay, departure.ecn))),
             wire: Wire::new(),
             sequence: 0,
@@ -112,7 +128,7 @@ impl Pair {
         let (handle, core) = core::connect(
             &mut end.endpoint,
             now,
-            &client_handshake,
+            client_handshake,
             &client,
             pair.server.address,
             "localhost",

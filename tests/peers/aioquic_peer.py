@@ -15,7 +15,7 @@ from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEv
 from aioquic.tls import SessionTicket
 
 ALPN = ["hq-interop"]
-UPSET_AFTER = 2_000_000
+MOVES_AFTER = 2_000_000
 # Larger than a megabyte each way, so that a transfer is not one long wait for credit.
 WINDOW = 16 << 20
 
@@ -44,7 +44,7 @@ class Client(QuicConnectionProtocol):
         self.bodies: dict[int, bytearray] = {}
         self.ends: dict[int, asyncio.Future] = {}
         self.received = 0
-        self.upset = None
+        self.has_to_move = False
         self.early_data_accepted = False
 
     def connection_made(self, transport) -> None:
@@ -70,9 +70,9 @@ class Client(QuicConnectionProtocol):
                 self.received += len(event.data)
                 if event.end_stream:
                     self._end(event.stream_id, None)
-                if self.upset and self.received >= UPSET_AFTER:
-                    asyncio.get_running_loop().create_task(self.upset(self))
-                    self.upset = None
+                if self.has_to_move and self.received >= MOVES_AFTER:
+                    asyncio.get_running_loop().create_task(migrate(self))
+                    self.has_to_move = False
             case StreamReset():
                 self._end(event.stream_id, RuntimeError(f"stream reset with code {event.error_code}"))
             case ConnectionTerminated():
@@ -86,10 +86,6 @@ class Client(QuicConnectionProtocol):
             self.ends[stream].set_exception(error)
         else:
             self.ends[stream].set_result(bytes(self.bodies[stream]))
-
-
-async def update_keys(client: Client) -> None:
-    client.request_key_update()
 
 
 async def migrate(client: Client) -> None:
@@ -144,10 +140,20 @@ async def fetch(options, configuration: QuicConfiguration, urls, on_ticket, wait
         session_ticket_handler=on_ticket,
         wait_connected=wait_connected,
     ) as client:
-        client.upset = update_keys if options.key_update else migrate if options.migrate else None
-        ends = [client.ask(url.path) for url in urls]
-        for url, body in zip(urls, await asyncio.gather(*ends)):
-            (Path(options.output) / url.path.rsplit("/", 1)[1]).write_bytes(body)
+        client.has_to_move = options.migrate
+        if options.key_update:
+            await save(options, client, urls[:1])
+            # Three probe timeouts after another update (RFC 9001 §6.5).
+            await asyncio.sleep(1)
+            client.request_key_update()
+            urls = urls[1:]
+        await save(options, client, urls)
+
+
+async def save(options, client: Client, urls) -> None:
+    ends = [client.ask(url.path) for url in urls]
+    for url, body in zip(urls, await asyncio.gather(*ends)):
+        (Path(options.output) / url.path.rsplit("/", 1)[1]).write_bytes(body)
 
 
 def address(text: str) -> tuple[str, int]:

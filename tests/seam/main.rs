@@ -6,7 +6,9 @@ mod common;
 
 mod acks;
 mod chaos;
+mod datagrams;
 mod deadline;
+mod early;
 mod foreign;
 mod handshake;
 mod identity;
@@ -14,6 +16,8 @@ mod late;
 mod migration;
 mod pacing;
 mod recovery;
+mod silence;
+mod stats;
 
 use common::pair::{Pair, ms, setup};
 use warprate::conn::{Law, core::Setup};

@@ -23,11 +23,15 @@ use warprate::{
 };
 
 use super::file::Download;
-use super::options::{Get, Server, Trust, Upset, Url, law_named};
+use super::options::{Get, Server, Trust, Url, law_named};
 use super::request::ALPN;
 use super::trust::{Direct, authorities};
 
 pub async fn get(options: Get) -> anyhow::Result<()> {
+    ensure!(
+        options.urls.len() > 1 || !options.is_in_two_parts(),
+        "--resume, --0rtt and --key-update need two URLs: the first comes before, the others after"
+    );
     let files = destinations(&options.urls, options.output.as_deref())?;
     let total = files.len();
     let mut by_server: BTreeMap<Server, Vec<Download>> = BTreeMap::new();
@@ -89,50 +93,53 @@ impl Client {
         let address = resolve(server).await?;
         let endpoint = Endpoint::client(unspecified(address))?;
         let connecting = || endpoint.connect_with(self.config.clone(), address, &server.host);
-        let mut arrived = 0;
-        if self.options.resume || self.options.early {
-            let first = vec![downloads.remove(0)];
-            arrived += self.fetch(&endpoint, connecting()?.await?, first).await;
+        let connection = connecting()?.await?;
+        let rest = if self.options.is_in_two_parts() { downloads.split_off(1) } else { Vec::new() };
+        let mut arrived = self.fetch(&endpoint, &connection, downloads).await;
+        if !rest.is_empty() && self.options.key_update {
+            tokio::time::sleep(BETWEEN_UPDATES).await;
+            connection.force_key_update();
+            arrived += self.fetch(&endpoint, &connection, rest).await;
+        } else if !rest.is_empty() {
+            connection.close(VarInt::from_u32(0), b"");
+            arrived += self.fetch_resumed(&endpoint, connecting()?, rest).await?;
         }
-        if !downloads.is_empty() && self.options.early {
-            arrived += self.fetch_early(&endpoint, connecting()?, downloads).await?;
-        } else if !downloads.is_empty() {
-            arrived += self.fetch(&endpoint, connecting()?.await?, downloads).await;
-        }
+        endpoint.close(VarInt::from_u32(0), b"");
         endpoint.wait_idle().await;
         Ok(arrived)
     }
 
-    /// Downloads over a connection, and ends it; how many files arrived.
-    async fn fetch(&self, endpoint: &Endpoint, connection: Connection, downloads: Vec<Download>) -> usize {
+    /// Downloads over a connection; how many files arrived.
+    async fn fetch(&self, endpoint: &Endpoint, connection: &Connection, downloads: Vec<Download>) -> usize {
         let results = self.side_by_side(endpoint, &Link::Established(connection.clone()), downloads).await;
-        connection.close(VarInt::from_u32(0), b"");
         self.report(results)
     }
 
-    /// The same, with requests that do not wait for the handshake, if the server takes them so.
-    async fn fetch_early(
+    /// The same over a second connection, with requests that do not wait for its handshake if that was asked for
+    /// and the server takes them.
+    async fn fetch_resumed(
         &self,
         endpoint: &Endpoint,
         connecting: Connecting,
         downloads: Vec<Download>,
     ) -> anyhow::Result<usize> {
+        if !self.options.early {
+            return Ok(self.fetch(endpoint, &connecting.await?, downloads).await);
+        }
         let (early, accepted) = match connecting.into_0rtt() {
             Ok(early) => early,
             Err(connecting) => {
                 self.say("no ticket for 0-RTT");
-                return Ok(self.fetch(endpoint, connecting.await?, downloads).await);
+                return Ok(self.fetch(endpoint, &connecting.await?, downloads).await);
             }
         };
         let results = self.side_by_side(endpoint, &Link::Early(early.clone()), downloads.clone()).await;
-        let connection = early.established().await?;
-        if !accepted.await {
-            self.say("0-RTT refused: asking again");
-            return Ok(self.fetch(endpoint, connection, downloads).await);
+        if accepted.await {
+            self.say("0-RTT accepted");
+            return Ok(self.report(results));
         }
-        self.say("0-RTT accepted");
-        connection.close(VarInt::from_u32(0), b"");
-        Ok(self.report(results))
+        self.say("0-RTT refused: asking again");
+        Ok(self.fetch(endpoint, &early.established().await?, downloads).await)
     }
 
     async fn side_by_side(
@@ -144,7 +151,7 @@ impl Client {
         let session = Arc::new(Session {
             link: link.clone(),
             endpoint: endpoint.clone(),
-            upset: self.options.upset,
+            migrates: self.options.migrate,
             received: AtomicU64::new(0),
             bar: self.bar.clone(),
         });
@@ -199,7 +206,7 @@ enum Link {
 pub struct Session {
     link: Link,
     endpoint: Endpoint,
-    upset: Upset,
+    migrates: bool,
     received: AtomicU64,
     bar: ProgressBar,
 }
@@ -212,20 +219,14 @@ impl Session {
         }
     }
 
-    /// So much more has arrived. Once that is enough, the connection is upset as was asked for.
+    /// So much more has arrived. Once that is enough, the connection moves if that was asked for.
     pub fn on_received(&self, bytes: Bytes) -> anyhow::Result<()> {
         self.bar.inc(bytes.get());
         let before = self.received.fetch_add(bytes.get(), Ordering::Relaxed);
-        if before >= UPSET_AFTER.get() || before + bytes.get() < UPSET_AFTER.get() {
-            return Ok(());
-        }
-        if let (true, Link::Established(connection)) = (self.upset.key_update, &self.link) {
-            connection.force_key_update();
-        }
-        if self.upset.migrate {
-            let address = unspecified(self.endpoint.local_addr()?);
-            let socket = UdpSocket::bind(address).context("--migrate: no other port")?;
-            let _ = socket;
+        let has_passed = before < MOVES_AFTER.get() && before + bytes.get() >= MOVES_AFTER.get();
+        if self.migrates && has_passed {
+            let socket = UdpSocket::bind(unspecified(self.endpoint.local_addr()?));
+            self.endpoint.rebind(socket.context("--migrate: no other port")?).context("--migrate")?;
         }
         Ok(())
     }
@@ -269,6 +270,9 @@ fn unspecified(towards: SocketAddr) -> SocketAddr {
 
 const TEMPLATE: &str = "{spinner} {bytes} at {bytes_per_sec}";
 
-/// In the midst of a transfer, and behind the update that quinn-proto makes by itself within its first thousand
-/// packets.
-const UPSET_AFTER: Bytes = Bytes::mb(2);
+/// In the midst of a transfer.
+const MOVES_AFTER: Bytes = Bytes::mb(2);
+
+/// An update that follows another, such as quinn-proto makes by itself within its first thousand packets, waits for
+/// three probe timeouts (RFC 9001 §6.5), or is not made at all.
+const BETWEEN_UPDATES: Duration = Duration::from_secs(1);

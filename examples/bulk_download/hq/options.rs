@@ -77,24 +77,24 @@ pub struct Get {
     #[arg(long = "0rtt")]
     pub early: bool,
 
-    #[command(flatten)]
-    pub upset: Upset,
+    /// Gets the first file, updates the keys, and gets the others (RFC 9001 §6).
+    #[arg(long, conflicts_with_all = ["resume", "early"])]
+    pub key_update: bool,
+
+    /// Moves to another local port after two megabytes (RFC 9000 §9).
+    #[arg(long)]
+    pub migrate: bool,
 
     /// Which congestion controller sends what the client sends.
     #[arg(long, default_value = LAWS[0].0, value_parser = law())]
     pub law: String,
 }
 
-/// What happens to a connection in the midst of a transfer.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct Upset {
-    /// Updates the keys after two megabytes (RFC 9001 §6).
-    #[arg(long, conflicts_with = "early")]
-    pub key_update: bool,
-
-    /// Moves to another local port after two megabytes (RFC 9000 §9).
-    #[arg(long)]
-    pub migrate: bool,
+impl Get {
+    /// Whether the first file comes before something that the others come after.
+    pub fn is_in_two_parts(&self) -> bool {
+        self.resume || self.early || self.key_update
+    }
 }
 
 /// How the server is known. One is needed.

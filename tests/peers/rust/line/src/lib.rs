@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser};
 
 pub const ALPN: &[u8] = b"hq-interop";
 
-/// Bytes after which a client updates its keys or moves, in the midst of a transfer.
-pub const UPSET_AFTER: u64 = 2_000_000;
+/// Bytes after which a client moves, in the midst of a transfer.
+pub const MOVES_AFTER: u64 = 2_000_000;
+
+/// Between key updates: three probe timeouts (RFC 9001 §6.5).
+pub const BETWEEN_UPDATES: Duration = Duration::from_secs(1);
 
 #[derive(Parser)]
 pub enum Command {

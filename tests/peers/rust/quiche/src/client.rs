@@ -3,7 +3,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
-use peer_line::{Get, UPSET_AFTER, cannot};
+use peer_line::{Get, MOVES_AFTER, cannot};
 use quiche::{PathEvent, RecvInfo};
 use tokio::net::UdpSocket;
 
@@ -113,7 +113,7 @@ impl<'a> Fetch<'a> {
                 self.bodies.insert(stream, (path, Vec::new()));
             }
         }
-        if self.options.migrate && !self.has_moved && self.received >= UPSET_AFTER {
+        if self.options.migrate && !self.has_moved && self.received >= MOVES_AFTER {
             self.has_moved = true;
             self.connection.probe_path(self.other.local_addr()?, self.server)?;
         }

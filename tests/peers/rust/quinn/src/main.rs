@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use peer_line::{ALPN, Command, Get, Serve, UPSET_AFTER};
+use peer_line::{ALPN, BETWEEN_UPDATES, Command, Get, MOVES_AFTER, Serve};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig};
 use rustls::RootCertStore;
@@ -77,6 +77,11 @@ async fn get(options: Arc<Get>) -> Result<()> {
         connection.close(0_u32.into(), b"");
     }
     let connection = connect(&options, &endpoint, address).await?;
+    if options.key_update {
+        fetch_all(&options, &endpoint, &connection, vec![paths.remove(0)]).await?;
+        tokio::time::sleep(BETWEEN_UPDATES).await;
+        connection.force_key_update();
+    }
     fetch_all(&options, &endpoint, &connection, paths).await?;
     connection.close(0_u32.into(), b"");
     endpoint.wait_idle().await;
@@ -127,13 +132,8 @@ async fn fetch(
         body.extend_from_slice(&chunk.bytes);
         let more = chunk.bytes.len() as u64;
         let before = received.fetch_add(more, Ordering::Relaxed);
-        if before < UPSET_AFTER && before + more >= UPSET_AFTER {
-            if options.key_update {
-                connection.force_key_update();
-            }
-            if options.migrate {
-                endpoint.rebind(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?)?;
-            }
+        if options.migrate && before < MOVES_AFTER && before + more >= MOVES_AFTER {
+            endpoint.rebind(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?)?;
         }
     }
     Ok(tokio::fs::write(options.file(&path), body).await?)
