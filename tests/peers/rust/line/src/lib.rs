@@ -79,7 +79,8 @@ impl Serve {
     /// The file that is asked for.
     pub fn file(&self, request: &[u8]) -> Option<PathBuf> {
         let name = std::str::from_utf8(request).ok()?.trim().strip_prefix("GET /")?;
-        let is_plain = Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        let is_plain =
+            Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
         is_plain.then(|| self.directory.join(name))
     }
 }

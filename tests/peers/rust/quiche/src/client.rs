@@ -22,7 +22,8 @@ pub async fn get(options: Get) -> Result<()> {
     }
     let mut session = None;
     if options.resume || options.early {
-        session = Fetch::new(&options, &mut config, address, None, vec![paths.remove(0)]).await?.run().await?;
+        session =
+            Fetch::new(&options, &mut config, address, None, vec![paths.remove(0)]).await?.run().await?;
         ensure!(session.is_some(), "the server gave no ticket");
     }
     Fetch::new(&options, &mut config, address, session, paths).await?.run().await?;

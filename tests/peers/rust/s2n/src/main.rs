@@ -80,10 +80,8 @@ async fn get(options: Arc<Get>) -> Result<()> {
         .and_then(|builder| builder.with_application_protocols([ALPN].into_iter()).map_err(Into::into))
         .and_then(|builder| builder.build())
         .map_err(|error| anyhow!("{error}"))?;
-    let client = Client::builder()
-        .with_tls(tls)?
-        .with_io(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?
-        .start()?;
+    let client =
+        Client::builder().with_tls(tls)?.with_io(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?.start()?;
     if options.resume {
         fetch_all(&options, &client, address, vec![paths.remove(0)]).await?;
     }
@@ -91,7 +89,12 @@ async fn get(options: Arc<Get>) -> Result<()> {
 }
 
 /// On a connection of their own.
-async fn fetch_all(options: &Arc<Get>, client: &Client, address: SocketAddr, paths: Vec<String>) -> Result<()> {
+async fn fetch_all(
+    options: &Arc<Get>,
+    client: &Client,
+    address: SocketAddr,
+    paths: Vec<String>,
+) -> Result<()> {
     let connection = client.connect(Connect::new(address).with_server_name("localhost")).await?;
     let handle = connection.handle();
     let tasks: Vec<_> =
