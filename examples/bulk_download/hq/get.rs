@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
@@ -39,14 +39,13 @@ pub async fn get(options: Get) -> anyhow::Result<()> {
         by_server.entry(url.server.clone()).or_default().push(Download { url, file });
     }
     let client = Client::new(options)?;
-    let mut arrived = 0;
     for (server, downloads) in by_server {
-        match client.visit(&server, downloads).await {
-            Ok(count) => arrived += count,
-            Err(error) => client.complain(&error.context(server.to_string())),
+        if let Err(error) = client.visit(&server, downloads).await {
+            client.complain(&error.context(server.to_string()));
         }
     }
     client.bar.finish_and_clear();
+    let arrived = client.arrived.into_inner();
     ensure!(arrived == total, "{arrived} of {total} files arrived");
     Ok(())
 }
@@ -76,6 +75,8 @@ struct Client {
     config: ClientConfig,
     options: Get,
     bar: ProgressBar,
+    /// Files.
+    arrived: AtomicUsize,
 }
 
 impl Client {
@@ -85,34 +86,34 @@ impl Client {
         let bar = ProgressBar::new_spinner()
             .with_style(ProgressStyle::with_template(TEMPLATE).expect("the template is valid"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Ok(Self { config, options, bar })
+        Ok(Self { config, options, bar, arrived: AtomicUsize::new(0) })
     }
 
-    /// Downloads from one server; how many files arrived.
-    async fn visit(&self, server: &Server, mut downloads: Vec<Download>) -> anyhow::Result<usize> {
+    /// Downloads from one server.
+    async fn visit(&self, server: &Server, mut downloads: Vec<Download>) -> anyhow::Result<()> {
         let address = resolve(server).await?;
         let endpoint = Endpoint::client(unspecified(address))?;
         let connecting = || endpoint.connect_with(self.config.clone(), address, &server.host);
         let connection = connecting()?.await?;
         let rest = if self.options.is_in_two_parts() { downloads.split_off(1) } else { Vec::new() };
-        let mut arrived = self.fetch(&endpoint, &connection, downloads).await;
+        self.fetch(&endpoint, &connection, downloads).await;
         if !rest.is_empty() && self.options.key_update {
             tokio::time::sleep(BETWEEN_UPDATES).await;
             connection.force_key_update();
-            arrived += self.fetch(&endpoint, &connection, rest).await;
+            self.fetch(&endpoint, &connection, rest).await;
         } else if !rest.is_empty() {
             connection.close(VarInt::from_u32(0), b"");
-            arrived += self.fetch_resumed(&endpoint, connecting()?, rest).await?;
+            self.fetch_resumed(&endpoint, connecting()?, rest).await?;
         }
         endpoint.close(VarInt::from_u32(0), b"");
         endpoint.wait_idle().await;
-        Ok(arrived)
+        Ok(())
     }
 
-    /// Downloads over a connection; how many files arrived.
-    async fn fetch(&self, endpoint: &Endpoint, connection: &Connection, downloads: Vec<Download>) -> usize {
+    /// Downloads over a connection.
+    async fn fetch(&self, endpoint: &Endpoint, connection: &Connection, downloads: Vec<Download>) {
         let results = self.side_by_side(endpoint, &Link::Established(connection.clone()), downloads).await;
-        self.report(results)
+        self.report(results);
     }
 
     /// The same over a second connection, with requests that do not wait for its handshake if that was asked for
@@ -122,24 +123,28 @@ impl Client {
         endpoint: &Endpoint,
         connecting: Connecting,
         downloads: Vec<Download>,
-    ) -> anyhow::Result<usize> {
+    ) -> anyhow::Result<()> {
         if !self.options.early {
-            return Ok(self.fetch(endpoint, &connecting.await?, downloads).await);
+            self.fetch(endpoint, &connecting.await?, downloads).await;
+            return Ok(());
         }
         let (early, accepted) = match connecting.into_0rtt() {
             Ok(early) => early,
             Err(connecting) => {
                 self.say("no ticket for 0-RTT");
-                return Ok(self.fetch(endpoint, &connecting.await?, downloads).await);
+                self.fetch(endpoint, &connecting.await?, downloads).await;
+                return Ok(());
             }
         };
         let results = self.side_by_side(endpoint, &Link::Early(early.clone()), downloads.clone()).await;
         if accepted.await {
             self.say("0-RTT accepted");
-            return Ok(self.report(results));
+            self.report(results);
+        } else {
+            self.say("0-RTT refused: asking again");
+            self.fetch(endpoint, &early.established().await?, downloads).await;
         }
-        self.say("0-RTT refused: asking again");
-        Ok(self.fetch(endpoint, &early.established().await?, downloads).await)
+        Ok(())
     }
 
     async fn side_by_side(
@@ -167,19 +172,17 @@ impl Client {
         results
     }
 
-    /// Says what came of the downloads; how many arrived.
-    fn report(&self, results: Vec<anyhow::Result<String>>) -> usize {
-        let mut arrived = 0;
+    /// Says what came of the downloads.
+    fn report(&self, results: Vec<anyhow::Result<String>>) {
         for result in results {
             match result {
                 Ok(line) => {
                     self.say(&line);
-                    arrived += 1;
+                    self.arrived.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => self.complain(&error),
             }
         }
-        arrived
     }
 
     fn say(&self, line: &str) {

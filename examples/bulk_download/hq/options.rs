@@ -148,8 +148,7 @@ impl FromStr for Url {
 impl Url {
     /// The last part of the path, if it names anything.
     pub fn file_name(&self) -> Option<&str> {
-        let name = self.path.rsplit('/').next().filter(|name| !["", ".", ".."].contains(name));
-        name
+        self.path.rsplit('/').next().filter(|name| !["", ".", ".."].contains(name))
     }
 }
 
@@ -176,8 +175,10 @@ fn law() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(LAWS.iter().map(|(name, _)| *name))
 }
 
+type MakeLaw = fn() -> Law;
+
 /// By the names that the comparison has, the default first. (`fixed` would need a rate.)
-const LAWS: [(&str, fn() -> Law); 7] = [
+const LAWS: [(&str, MakeLaw); 7] = [
     ("warprate", Law::default),
     ("cubic", Law::cubic),
     ("newreno", Law::new_reno),
