@@ -60,9 +60,9 @@ impl Control {
         }
     }
 
-    /// The same law and send clock on a path whose packets are counted anew.
+    /// The same law and send clock on a path that takes up no packets of the former one.
     pub fn rebound(&self, now: Instant) -> Self {
-        Self { ledger: Ledger::new(now), delivery: None, losses: Losses::default(), ..self.clone() }
+        Self { ledger: self.ledger.rebound(now), delivery: None, ..self.clone() }
     }
 
     /// Takes in one event.
@@ -243,5 +243,48 @@ impl Control {
                 self.pacer.follow(now, &plan);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::{PathStart, WarpRate};
+    use crate::signal::Purpose;
+    use crate::test_clock::{ms, t0, us};
+
+    const PACKET: Bytes = Bytes::new(1000);
+    /// Packets in flight, which leave every 100 µs.
+    const FLIGHT: u64 = 100;
+
+    /// 10 MB/s over 10 ms, in these ten-thousandths of a second; acknowledged is what left in them.
+    fn flow(control: &mut Control, span: std::ops::Range<u64>) {
+        let at = |i| t0() + us(100 * i);
+        for i in span.clone() {
+            let purpose = Purpose::Data;
+            control.on_feedback(&Feedback::Sent { sent: at(i), bytes: PACKET, purpose, number: None });
+            if i >= span.start + FLIGHT {
+                control.on_feedback(&Feedback::Acked { sent: at(i - FLIGHT), bytes: PACKET });
+                control.on_feedback(&Feedback::AckEnd { now: at(i), in_flight: PACKET.times(FLIGHT) });
+            }
+        }
+    }
+
+    #[test]
+    fn a_law_that_is_rebound_does_not_forget_what_was_delivered() {
+        let anchor = Rate::gbps(1);
+        let law = WarpRate::new(PathStart::new(t0(), PACKET).with_anchor(anchor), 1);
+        let mut control = Control::new(t0(), Box::new(law), anchor, PACKET);
+        flow(&mut control, 0..20_000);
+        let before = control.ledger().delivered();
+        let mut control = control.rebound(t0() + ms(2000));
+        flow(&mut control, 20_000..20_600);
+        assert_eq!(control.ledger().delivered(), before + PACKET.times(500));
+        // A mark takes 15 % off what is delivered: 10 MB/s, of four epochs of 10 ms at least one of which may be
+        // the silence after the move.
+        let now = t0() + ms(2060);
+        control.on_feedback(&Feedback::Marked { now, newest: now - ms(10), packets: 1 });
+        let rate = control.plan().rate;
+        assert!(rate >= Rate::mbps(80 * 3 / 4 * 85 / 100) && rate <= Rate::mbps(80), "{rate}");
     }
 }

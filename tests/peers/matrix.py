@@ -159,6 +159,7 @@ class Run:
             server.kill()
             server.wait()
             datagrams = relay.stop() if relay else []
+            (self.folder / "datagrams.log").write_text("".join(f"{datagram}\n" for datagram in datagrams))
         self._check(datagrams)
 
     def _start(self, program: Program, *arguments) -> subprocess.Popen:

@@ -7,6 +7,7 @@ can be read by anyone on the path (RFC 9001 §5.2); for the rest there is the ke
 import selectors
 import socket
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,10 +20,16 @@ SOCKET_BUFFER = 4 << 20
 
 
 class Datagram(NamedTuple):
+    # On the relay's clock, in seconds.
+    at: float
     from_client: bool
     # Each address by which the server knows the client, in their order.
     path: int
     data: bytes
+
+    def __str__(self) -> str:
+        arrow = "->" if self.from_client else "<-"
+        return f"{self.at:10.4f} {arrow} path {self.path} {len(self.data):5} bytes {self.data[:16].hex()}"
 
 
 class Relay(threading.Thread):
@@ -44,6 +51,7 @@ class Relay(threading.Thread):
         self.ready = selectors.DefaultSelector()
         self.ready.register(self.front, selectors.EVENT_READ, self._from_client)
         self.is_over = False
+        self.begun = time.monotonic()
 
     def run(self) -> None:
         while not self.is_over:
@@ -85,7 +93,7 @@ class Relay(threading.Thread):
         if client not in self.upstream:
             self._open(client)
         path, upstream = self.upstream[client]
-        self.datagrams.append(Datagram(True, path, data))
+        self.datagrams.append(Datagram(time.monotonic() - self.begun, True, path, data))
         self._send(upstream, data, self.server)
 
     def _open(self, client: tuple[str, int]) -> None:
@@ -94,7 +102,7 @@ class Relay(threading.Thread):
         self.paths += 1
 
         def from_server(data: bytes, _: tuple[str, int]) -> None:
-            self.datagrams.append(Datagram(False, path, data))
+            self.datagrams.append(Datagram(time.monotonic() - self.begun, False, path, data))
             self._send(self.front, data, client)
             self.sent_by_server += len(data)
             if self.rebind_after is not None and self.sent_by_server >= self.rebind_after:
@@ -309,7 +317,7 @@ class Reader:
         cid_length = {True: len(server_cid), False: len(connection.client_cid)}
         phases = {True: 0, False: 0}
         first_was_client = False
-        for from_client, path, packet in self.short:
+        for _, from_client, path, packet in self.short:
             length = cid_length[from_client]
             if from_client:
                 self.story.client_uses[path].add(packet[1 : 1 + length])

@@ -21,13 +21,16 @@ mod trust;
 
 use anyhow::Context;
 pub use options::Command;
+use tokio::runtime::Builder;
 
 /// Runs until the files have arrived, or for ever.
 pub fn run(command: Command) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start a tokio runtime")?;
+    let mut runtime = match command {
+        Command::Serve(_) => Builder::new_multi_thread(),
+        // So that early requests are there when the first datagram is made, however fast the server answers.
+        Command::Get(_) => Builder::new_current_thread(),
+    };
+    let runtime = runtime.enable_all().build().context("cannot start a tokio runtime")?;
     match command {
         Command::Serve(options) => runtime.block_on(serve::serve(&options)),
         Command::Get(options) => runtime.block_on(get::get(options)),

@@ -13,7 +13,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-#[tokio::main]
+/// On one thread, so that early requests are there when the first datagram is made.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     match Command::parse() {
         Command::Serve(options) => serve(Arc::new(options)).await,
