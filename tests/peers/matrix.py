@@ -120,6 +120,14 @@ CELLS = [
 ]
 
 
+# What a peer of that version fails at with every other end, stock quinn and itself included, so that the failure says
+# nothing of ours. A version that can do it passes.
+KNOWN = {
+    ("quiche", "0.30.0", "serves us", "rebinding"): "quiche's server stops sending after a rebinding: also to quinn's "
+    "client and to its own",
+}
+
+
 class Run:
     """One cell: a server, a client, and the relay between them."""
 
@@ -201,7 +209,7 @@ class Run:
 
     def _last_words(self, program: Program) -> str:
         words = (self.folder / f"{program.name}.log").read_text().strip().splitlines()
-        return words[-1] if words else "without a word"
+        return "; ".join(words[-2:]) or "without a word"
 
     def _check(self, datagrams: list[witness.Datagram]) -> None:
         for name in self.names:
@@ -273,7 +281,10 @@ def main() -> None:
         for role, server, client in (("serves us", peer, ours), ("gets from us", ours, peer)):
             outcomes = {}
             for cell in cells:
-                outcomes[cell.name] = outcome = run_cell(cell, server, client, keep)
+                outcome = run_cell(cell, server, client, keep)
+                if outcome.status == "FAIL" and (known := KNOWN.get((peer.name, peer.version, role, cell.name))):
+                    outcome = Outcome("-", known)
+                outcomes[cell.name] = outcome
                 print(
                     f"{peer.name} {role}, {cell.name}: {outcome.status} {outcome.note} {outcome.seconds:.1f} s",
                     file=sys.stderr,
