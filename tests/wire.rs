@@ -38,7 +38,7 @@ impl Pair {
 
     async fn with(server_config: ServerConfig, client_config: ClientConfig) -> Self {
         let server = Endpoint::server(server_config, localhost()).unwrap();
-        let client = Endpoint::client(localhost()).unwrap();
+        let mut client = Endpoint::client(localhost()).unwrap();
         client.set_default_client_config(client_config);
         let connecting = client.connect(server.local_addr().unwrap(), "localhost").unwrap();
         let accepting = async { server.accept().await.unwrap().await.unwrap() };
