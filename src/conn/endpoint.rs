@@ -221,6 +221,9 @@ impl Endpoint {
     /// On an error the endpoint stays where it is.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         let shared = &self.handle.shared;
+        if self.handle.shard.endpoint().is_dead {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the endpoint has ended"));
+        }
         let socket = Socket::new(socket, shared.config.socket_buffer, shared.config.send_clock)?;
         let addr = socket.local_addr()?;
         let former = shared.local_addr();
