@@ -6,6 +6,7 @@ pub mod fate;
 #[cfg(target_os = "linux")]
 pub mod namespace;
 pub mod pair;
+pub mod sockets;
 
 use std::sync::Arc;
 
