@@ -25,7 +25,7 @@ async fn pair(transport: TransportConfig) -> (Endpoint, Endpoint, Connection, Co
     let (server_config, mut client_config) = configs(&fixed());
     client_config.transport_config(Arc::new(transport));
     let server = Endpoint::server(server_config, localhost()).unwrap();
-    let client = Endpoint::client(localhost()).unwrap();
+    let mut client = Endpoint::client(localhost()).unwrap();
     client.set_default_client_config(client_config);
     let connecting = client.connect(server.local_addr().unwrap(), "localhost").unwrap();
     let accepting = async { server.accept().await.unwrap().await.unwrap() };

@@ -64,7 +64,7 @@ impl Cell {
         let server = Endpoint::server(server_config, localhost).expect("a free port");
         let relay = UdpRelay::start(localhost, server.local_addr().expect("bound"), &self.path, self.seed)
             .expect("a relay");
-        let client = Endpoint::client(localhost).expect("a free port");
+        let mut client = Endpoint::client(localhost).expect("a free port");
         client.set_default_client_config(client_config);
 
         let mut transfers = tokio::task::JoinSet::new();

@@ -91,7 +91,7 @@ fn an_interface_that_vanishes_ends_its_connections_and_no_endpoint() {
         connect_namespaces(other);
         command.send(()).unwrap();
         runtime().block_on(async {
-            let client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
+            let mut client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
             client.set_default_client_config(client_config);
             let connection = begin(&client).await;
             let mut stream = connection.open_uni().await.unwrap();

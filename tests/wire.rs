@@ -2,50 +2,18 @@
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::configs;
+use common::sockets::{Pair, fixed, localhost};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use warprate::units::{Bytes, Rate};
 use warprate::{
-    ClientConfig, ConnectError, Connection, ConnectionError, Endpoint, EndpointConfig, Law, ReadError,
-    ReadExactError, ReadToEndError, ServerConfig, TransportConfig, VarInt, WriteError,
+    ConnectError, ConnectionError, Endpoint, EndpointConfig, ReadError, ReadExactError, ReadToEndError,
+    TransportConfig, VarInt, WriteError,
 };
-
-fn localhost() -> SocketAddr {
-    ([127, 0, 0, 1], 0).into()
-}
-
-fn fixed() -> Law {
-    Law::fixed(Rate::mbps(500), Bytes::mb(4))
-}
-
-/// A server and a client, whose connection is established.
-struct Pair {
-    server: Endpoint,
-    client: Endpoint,
-    serving: Connection,
-    connection: Connection,
-}
-
-impl Pair {
-    async fn new() -> Self {
-        let (server, client) = configs(&fixed());
-        Self::with(server, client).await
-    }
-
-    async fn with(server_config: ServerConfig, client_config: ClientConfig) -> Self {
-        let server = Endpoint::server(server_config, localhost()).unwrap();
-        let client = Endpoint::client(localhost()).unwrap();
-        client.set_default_client_config(client_config);
-        let connecting = client.connect(server.local_addr().unwrap(), "localhost").unwrap();
-        let accepting = async { server.accept().await.unwrap().await.unwrap() };
-        let (connection, serving) = tokio::join!(connecting, accepting);
-        Self { connection: connection.unwrap(), server, client, serving }
-    }
-}
 
 fn code(n: u32) -> VarInt {
     VarInt::from_u32(n)

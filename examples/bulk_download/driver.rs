@@ -25,7 +25,7 @@ pub async fn download(job: &Job, meter: &Meter<'_>, samples: &Samples) -> anyhow
 
     let server = Endpoint::server(server, localhost())?;
     let relay = job.relay(server.local_addr()?)?;
-    let endpoint = Endpoint::client(localhost())?;
+    let mut endpoint = Endpoint::client(localhost())?;
     endpoint.set_default_client_config(client);
     let (counts, _connection) =
         tokio::try_join!(serve(&server, job, meter), fetch(&endpoint, &relay, meter))?;

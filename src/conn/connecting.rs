@@ -26,7 +26,7 @@ type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send + Sync>>;
 
 impl Connecting {
     pub(super) fn new(connection: ConnectionRef) -> Self {
-        let waiting = connection.clone();
+        let waiting = connection.uncounted();
         Self { connection, established: Box::pin(async move { waiting.established().await }) }
     }
 
@@ -44,7 +44,7 @@ impl Connecting {
             }
             state.core.begin_early_data();
         }
-        let waiting = self.connection.clone();
+        let waiting = self.connection.uncounted();
         let accepted =
             async move { waiting.established().await.is_ok() && !waiting.lock().is_early_rejected() };
         Ok((ZeroRttConnection(Connection(self.connection)), ZeroRttAccepted(Box::pin(accepted))))
@@ -104,7 +104,7 @@ impl ZeroRttConnection {
     /// Waits for the handshake to be complete; from then on nothing can be replayed. That early data was
     /// accepted is another matter, see [`ZeroRttAccepted`].
     pub async fn established(self) -> Result<Connection, ConnectionError> {
-        self.0.0.established().await?;
+        self.0.0.uncounted().established().await?;
         Ok(self.0)
     }
 

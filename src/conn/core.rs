@@ -306,6 +306,7 @@ impl Core {
             self.control.follow(now, plan);
         }
         self.tap.publish(&self.control.plan(), self.control.pacing_rate());
+        let owes_handshake = std::mem::take(&mut self.owes_handshake);
         let is_ping_due = self.ping_due().is_some_and(|due| due <= now);
         let release = self.control.release(now);
         self.limits.set(
@@ -323,7 +324,7 @@ impl Core {
         match release {
             Release::Now { bytes } => bytes,
             Release::OnAck if is_ping_due => self.control.datagram(),
-            _ if std::mem::take(&mut self.owes_handshake) => self.control.datagram(),
+            _ if owes_handshake => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
                 self.ack_debt.on_opened(now);
                 self.control.datagram()

@@ -10,7 +10,7 @@ use super::wait::until;
 
 impl Connection {
     /// Queues a datagram, ahead of stream data. If the queue is full the oldest ones in it are dropped:
-    /// what is newest matters most.
+    /// what is newest matters most. Dropping the connection's last handle does not wait for it to leave.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         self.queue_datagram(data, true).map(|_| ())
     }

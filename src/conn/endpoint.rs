@@ -81,7 +81,10 @@ impl Default for Law {
 /// Clones are handles of the same endpoint. It serves its connections until the last of them has ended,
 /// also after all handles are dropped; new clients are turned away from then on.
 #[derive(Clone)]
-pub struct Endpoint(Handle);
+pub struct Endpoint {
+    handle: Handle,
+    client: Option<ClientConfig>,
+}
 
 /// What became of handshakes since an endpoint began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,8 +106,8 @@ pub struct EndpointStats {
 }
 
 /// A counted reference to the shard.
-struct Handle {
-    shard: Arc<Shard>,
+pub(super) struct Handle {
+    pub shard: Arc<Shard>,
     shared: Arc<Settings>,
 }
 
@@ -113,7 +116,6 @@ struct Settings {
     /// The socket's address.
     local_addr: Mutex<SocketAddr>,
     outlets: Arc<Outlets>,
-    client: Mutex<Option<ClientConfig>>,
 }
 
 impl Endpoint {
@@ -156,23 +158,23 @@ impl Endpoint {
         let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
         let driver = Driver::new(shard.clone(), socket, outlets.clone(), watcher.abort_handle())?;
         let local_addr = Mutex::new(local_addr);
-        let shared = Arc::new(Settings { config, local_addr, outlets, client: Mutex::new(None) });
+        let shared = Arc::new(Settings { config, local_addr, outlets });
         // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
-        let endpoint = Self(Handle { shard, shared });
+        let endpoint = Self { handle: Handle { shard, shared }, client: None };
         tokio::spawn(driver);
         Ok(endpoint)
     }
 
-    /// What [`connect`](Self::connect) uses from now on.
-    pub fn set_default_client_config(&self, config: ClientConfig) {
-        *self.0.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(config);
+    /// What [`connect`](Self::connect) uses from now on, by this handle and by those cloned from it later.
+    pub fn set_default_client_config(&mut self, config: ClientConfig) {
+        self.client = Some(config);
     }
 
     /// Begins a connection to `remote`, whose certificate must be valid for `server_name`.
     pub fn connect(&self, remote: SocketAddr, server_name: &str) -> Result<Connecting, ConnectError> {
-        let config = self.0.shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.connect_with(config.ok_or(ConnectError::NoDefaultClientConfig)?, remote, server_name)
+        let config = self.client.clone().ok_or(ConnectError::NoDefaultClientConfig)?;
+        self.connect_with(config, remote, server_name)
     }
 
     /// Begins a connection with a configuration of its own.
@@ -182,29 +184,29 @@ impl Endpoint {
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let remote = self.0.shared.reachable(remote)?;
-        let outlet = self.0.shared.outlets.towards(remote);
+        let remote = self.handle.shared.reachable(remote)?;
+        let outlet = self.handle.shared.outlets.towards(remote);
         let setup = setup(&config.law, &config.transport, &outlet);
-        let mut endpoint = self.0.shard.endpoint();
+        let mut endpoint = self.handle.shard.endpoint();
         if endpoint.is_closed || endpoint.is_dead {
             return Err(ConnectError::EndpointStopping);
         }
         let (handle, core) =
             core::connect(&mut endpoint.proto, clock::now(), &config.handshake, &setup, remote, server_name)?;
         endpoint.stats.outgoing_handshakes += 1;
-        Ok(Connecting::new(endpoint.insert(&self.0.shard, handle, core, outlet)))
+        Ok(Connecting::new(endpoint.insert(&self.handle.shard, handle, core, outlet)))
     }
 
     /// Serves the clients that come from now on under another configuration, or turns them away; those that
     /// have come before are served under the one that they met. Renews certificates without a restart.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
-        self.0.shard.endpoint().set_server(config.map(Arc::new));
+        self.handle.shard.endpoint().set_server(config.map(Arc::new));
     }
 
     /// Waits for a client to begin a connection; `None` once the endpoint is closed.
     pub async fn accept(&self) -> Option<Incoming> {
         self.wait(|endpoint| match endpoint.incoming.pop_front() {
-            Some((incoming, config)) => Some(Some(Incoming::new(incoming, config, self.clone()))),
+            Some((incoming, config)) => Some(Some(Incoming::new(incoming, config, self.handle.clone()))),
             None => (endpoint.is_closed || endpoint.is_dead).then_some(None),
         })
         .await
@@ -218,7 +220,10 @@ impl Endpoint {
     /// The socket must be of the same family as the one before it: addresses of peers are written for that.
     /// On an error the endpoint stays where it is.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        let shared = &self.0.shared;
+        let shared = &self.handle.shared;
+        if self.handle.shard.endpoint().is_dead {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the endpoint has ended"));
+        }
         let socket = Socket::new(socket, shared.config.socket_buffer, shared.config.send_clock)?;
         let addr = socket.local_addr()?;
         let former = shared.local_addr();
@@ -228,9 +233,9 @@ impl Endpoint {
         }
         *shared.local_addr.lock().unwrap_or_else(PoisonError::into_inner) = addr;
         shared.outlets.move_to(addr.ip(), socket.clock());
-        self.0.shard.rebind(socket);
+        self.handle.shard.rebind(socket);
         let is_other_address = former.ip() != addr.ip();
-        let connections: Vec<_> = self.0.shard.endpoint().connections().cloned().collect();
+        let connections: Vec<_> = self.handle.shard.endpoint().connections().cloned().collect();
         for connection in connections {
             let remote = connection.lock().core.inner().remote_address();
             let outlet = shared.outlets.towards(remote);
@@ -246,14 +251,14 @@ impl Endpoint {
     pub fn close(&self, code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let connections: Vec<_> = {
-            let mut endpoint = self.0.shard.endpoint();
+            let mut endpoint = self.handle.shard.endpoint();
             endpoint.close_door();
             endpoint.connections().cloned().collect()
         };
         for connection in connections {
             connection.lock().close(clock::now(), code, reason.clone());
         }
-        self.0.shard.mark_endpoint_dirty();
+        self.handle.shard.mark_endpoint_dirty();
     }
 
     /// Waits until every connection has ended and the peers have been told.
@@ -263,42 +268,42 @@ impl Endpoint {
 
     /// The socket's address. Does not fail, but quinn's may.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.shared.local_addr())
+        Ok(self.handle.shared.local_addr())
     }
 
     /// What became of handshakes since the endpoint began.
     pub fn stats(&self) -> EndpointStats {
-        self.0.shard.endpoint().stats
+        self.handle.shard.endpoint().stats
     }
 
     /// Connections that have not ended.
     pub fn open_connections(&self) -> usize {
-        self.0.shard.endpoint().open_connections()
+        self.handle.shard.endpoint().open_connections()
     }
 
     /// What the kernel reported of the release times that it was told, since the endpoint began. Only
     /// [`SendClock::Etf`] reports anything.
     pub fn release_reports(&self) -> ReleaseReports {
-        self.0.shard.reports()
-    }
-
-    pub(super) fn shard(&self) -> &Arc<Shard> {
-        &self.0.shard
-    }
-
-    pub(super) fn outlets(&self) -> &Outlets {
-        &self.0.shared.outlets
+        self.handle.shard.reports()
     }
 
     async fn wait<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> T {
-        let shard = &self.0.shard;
+        let shard = &self.handle.shard;
         until(&shard.events, || ready(&mut shard.endpoint())).await
     }
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("local_addr", &self.0.shared.local_addr()).finish_non_exhaustive()
+        f.debug_struct("Endpoint")
+            .field("local_addr", &self.handle.shared.local_addr())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    pub fn outlets(&self) -> &Outlets {
+        &self.shared.outlets
     }
 }
 

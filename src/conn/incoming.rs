@@ -1,5 +1,6 @@
 //! A client at the door.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::clock;
 use super::connecting::Connecting;
 use super::connection::Connection;
 use super::core;
-use super::endpoint::{Endpoint, setup};
+use super::endpoint::{Handle, setup};
 use super::error::ConnectionError;
 use super::server::ServerConfig;
 use super::shard::EndpointState;
@@ -19,17 +20,16 @@ use super::shard::EndpointState;
 /// A connection that a client has begun, and the server not yet answered.
 ///
 /// Awaiting it accepts it; dropping it refuses it.
-#[derive(Debug)]
 pub struct Incoming {
     /// Empty once it has been answered.
     inner: Option<quinn_proto::Incoming>,
     /// The endpoint's configuration when the client came.
     config: Arc<ServerConfig>,
-    endpoint: Endpoint,
+    endpoint: Handle,
 }
 
 impl Incoming {
-    pub(super) fn new(inner: quinn_proto::Incoming, config: Arc<ServerConfig>, endpoint: Endpoint) -> Self {
+    pub(super) fn new(inner: quinn_proto::Incoming, config: Arc<ServerConfig>, endpoint: Handle) -> Self {
         Self { inner: Some(inner), config, endpoint }
     }
 
@@ -43,7 +43,7 @@ impl Incoming {
     /// Takes the connection up under a configuration of its own.
     pub fn accept_with(mut self, config: Arc<ServerConfig>) -> Result<Connecting, ConnectionError> {
         let incoming = self.take();
-        let shard = self.endpoint.shard();
+        let shard = &self.endpoint.shard;
         let outlet = self.endpoint.outlets().towards(incoming.remote_address());
         let setup = setup(&config.law, &config.transport, &outlet);
         let mut response = Vec::new();
@@ -132,10 +132,16 @@ impl Incoming {
     }
 
     fn answer<T>(&self, answer: impl FnOnce(&mut EndpointState) -> T) -> T {
-        let shard = self.endpoint.shard();
+        let shard = &self.endpoint.shard;
         let result = answer(&mut shard.endpoint());
         shard.mark_endpoint_dirty();
         result
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 

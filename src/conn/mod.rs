@@ -1,8 +1,10 @@
 //! Connections: `quinn-proto`'s state machine, its seam to our control, and the tokio side.
 //!
 //! ```text
-//! endpoint, connection, streams   what applications hold
-//! shard, driver                   what they share; the task of one socket
+//! endpoint, incoming, connecting  what applications hold: where connections begin,
+//! connection, streams, datagrams  and what is done with them
+//! server, client, config          what they choose
+//! shard, state, driver            what is shared behind locks; the task of one socket
 //! departures                      when datagrams really leave
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock

@@ -54,6 +54,20 @@ impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Asks `ready` again after every event of the connection that is not a stream's or a datagram's own.
+    pub async fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
+        until(&self.events, || ready(&mut self.lock())).await
+    }
+
+    /// Waits until the handshake is complete.
+    pub async fn established(&self) -> Result<(), ConnectionError> {
+        self.wait(|state| match state.error() {
+            Some(error) => Some(Err(error)),
+            None => state.is_established.then_some(Ok(())),
+        })
+        .await
+    }
 }
 
 /// A counted handle.
@@ -87,18 +101,14 @@ impl ConnectionRef {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Asks `ready` again after every event of the connection that is not a stream's or a datagram's own.
-    pub async fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
-        until(&self.0.events, || ready(&mut self.lock())).await
+    /// See [`Shared::wait`].
+    pub async fn wait<T>(&self, ready: impl FnMut(&mut State) -> Option<T>) -> T {
+        self.0.wait(ready).await
     }
 
-    /// Waits until the handshake is complete.
-    pub async fn established(&self) -> Result<(), ConnectionError> {
-        self.wait(|state| match state.error() {
-            Some(error) => Some(Err(error)),
-            None => state.is_established.then_some(Ok(())),
-        })
-        .await
+    /// The connection, to look at without keeping it alive.
+    pub fn uncounted(&self) -> Arc<Shared> {
+        self.0.clone()
     }
 
     /// Opens a stream when the peer allows it; whether that is before the end of a client's handshake.

@@ -44,3 +44,35 @@ impl Losses {
         kind.bytes += verdict.bytes;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::test_clock::t0;
+
+    fn verdict(kind: VerdictKind, packets: u32, bytes: u64) -> Verdict {
+        Verdict { now: t0(), kind, newest: t0(), packets, bytes: Bytes::new(bytes), queue: Duration::ZERO }
+    }
+
+    #[test]
+    fn each_kind_has_its_own_sum_and_marks_have_no_size() {
+        let mut losses = Losses::default();
+        for (kind, packets, bytes) in [
+            (VerdictKind::Scatter, 1, 1_452),
+            (VerdictKind::Burst, 20, 29_040),
+            (VerdictKind::Congestion, 3, 4_356),
+            (VerdictKind::Scatter, 2, 2_904),
+            (VerdictKind::Persistent, 7, 8_400),
+            (VerdictKind::Mark, 5, 0),
+            (VerdictKind::Mark, 6, 0),
+        ] {
+            losses.on_verdict(&verdict(kind, packets, bytes));
+        }
+        let lost = |packets, bytes| Lost { packets, bytes: Bytes::new(bytes) };
+        assert_eq!((losses.scatter, losses.burst), (lost(3, 4_356), lost(20, 29_040)));
+        assert_eq!((losses.congestion, losses.persistent), (lost(3, 4_356), lost(7, 8_400)));
+        assert_eq!(losses.marked, 11);
+    }
+}

@@ -144,3 +144,14 @@ async fn a_client_that_trusts_roots_may_hurry_too() {
     assert!(accepted.await);
     early.established().await.unwrap();
 }
+
+#[tokio::test]
+async fn whoever_only_asks_whether_early_data_was_accepted_does_not_keep_the_connection() {
+    let identity = Identity::new();
+    let (server, client, config) = acquainted(&identity).await;
+    let (early, accepted) = hurry(&client, &server, config);
+    let serving = server.accept().await.unwrap().await.unwrap();
+    drop(early.established().await.unwrap());
+    timeout(PATIENCE, serving.closed()).await.expect("the last handle is gone");
+    drop(accepted);
+}

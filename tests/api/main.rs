@@ -10,59 +10,20 @@ mod identity;
 mod moving;
 mod streams;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::configs;
+use common::sockets::{Pair, connect, fixed, localhost};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use warprate::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use warprate::units::{Bytes, Rate};
-use warprate::{ClientConfig, Connection, Endpoint, Law, ServerConfig, VarInt};
+use warprate::{ClientConfig, ServerConfig, VarInt};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn localhost() -> SocketAddr {
-    ([127, 0, 0, 1], 0).into()
-}
-
-fn fixed() -> Law {
-    Law::fixed(Rate::mbps(500), Bytes::mb(4))
-}
-
 fn code(n: u32) -> VarInt {
     VarInt::from_u32(n)
-}
-
-/// A server and a client, whose connection is established.
-struct Pair {
-    server: Endpoint,
-    client: Endpoint,
-    serving: Connection,
-    connection: Connection,
-}
-
-impl Pair {
-    async fn new() -> Self {
-        let (server, client) = configs(&fixed());
-        Self::with(server, client).await
-    }
-
-    async fn with(server_config: ServerConfig, client_config: ClientConfig) -> Self {
-        let server = Endpoint::server(server_config, localhost()).unwrap();
-        let client = Endpoint::client(localhost()).unwrap();
-        let (connection, serving) = connect(&client, &server, client_config).await;
-        Self { server, client, serving, connection }
-    }
-}
-
-/// One more connection between two endpoints, as the client and as the server have it.
-async fn connect(client: &Endpoint, server: &Endpoint, config: ClientConfig) -> (Connection, Connection) {
-    let connecting = client.connect_with(config, server.local_addr().unwrap(), "localhost").unwrap();
-    let accepting = async { server.accept().await.unwrap().await.unwrap() };
-    let (connection, serving) = tokio::join!(connecting, accepting);
-    (connection.unwrap(), serving)
 }
 
 /// A certificate of `localhost` that any number of servers may show.

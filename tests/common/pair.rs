@@ -46,6 +46,8 @@ pub struct End {
     pub received: u64,
     pub is_finished: bool,
     incoming: Option<(quinn_proto::ServerConfig, Setup)>,
+    /// Whether clients are sent a Retry first.
+    pub retries: bool,
     /// Bytes of a stream still to be written.
     pub backlog: Option<(StreamId, u64)>,
 }
@@ -78,10 +80,26 @@ impl Pair {
 
     /// Begins a connection whose client has connected to the same server before, and may hurry.
     pub fn acquainted(delay: Duration, client: Setup, server: Setup) -> Self {
-        let tls = super::tls();
-        let mut first = Self::with_tls(&tls, delay, client.clone(), server.clone());
-        first.run_until(ms(5_000), |pair| pair.client.has_connected() && pair.wire.is_empty());
-        Self::with_tls(&tls, delay, client, server)
+        let (config, handshake) = super::tls();
+        Self::meet_again([config.clone(), config], handshake, delay, client, server)
+    }
+
+    /// The same, but the server has forgotten the client, and turns down what it says early.
+    pub fn forgotten(delay: Duration, client: Setup, server: Setup) -> Self {
+        let (configs, handshake) = super::tls_of_two_servers();
+        Self::meet_again(configs, handshake, delay, client, server)
+    }
+
+    fn meet_again(
+        [first, second]: [quinn_proto::ServerConfig; 2],
+        handshake: ClientHandshake,
+        delay: Duration,
+        client: Setup,
+        server: Setup,
+    ) -> Self {
+        let mut pair = Self::with_tls(&(first, handshake.clone()), delay, client.clone(), server.clone());
+        pair.run_until(ms(5_000), |pair| pair.client.has_connected() && pair.wire.is_empty());
+        Self::with_tls(&(second, handshake), delay, client, server)
     }
 
     fn with_tls(
@@ -110,6 +128,7 @@ impl Pair {
             received: 0,
             is_finished: false,
             incoming,
+            retries: false,
             backlog: None,
         };
         let mut pair = Self {
@@ -341,6 +360,10 @@ impl End {
                     core.handle_event(now, event);
                 }
                 vec![]
+            }
+            Some(DatagramEvent::NewConnection(incoming)) if self.retries && incoming.may_retry() => {
+                let transmit = self.endpoint.retry(incoming, &mut buf).expect("it may");
+                vec![(transmit, buf)]
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let (config, setup) = self.incoming.clone().expect("only servers get connections");

@@ -3,22 +3,23 @@
 use bytes::Bytes as Data;
 use warprate::units::{Bytes, Rate};
 
-use crate::common::pair::{ms, setup};
+use crate::common::pair::{Pair, ms, setup};
 use crate::{FULL, fixed, settled};
 use warprate::conn::Law;
+
+/// The server queues `count` datagrams of 1000 bytes, each of which holds its number.
+fn queue(pair: &mut Pair, count: u8) {
+    for i in 0..count {
+        let data = Data::from(vec![i; 1_000]);
+        pair.server.core().inner().datagrams().send(data, false).expect("there is room");
+    }
+}
 
 #[test]
 fn datagrams_keep_to_the_plan() {
     let rate = Rate::mbps(4);
     let mut pair = settled(ms(20), fixed(Rate::mbps(10)), setup(Law::fixed(rate, Bytes::mb(64))));
-    for i in 0..200u8 {
-        pair.server
-            .core()
-            .inner()
-            .datagrams()
-            .send(Data::from(vec![i; 1_000]), false)
-            .expect("there is room");
-    }
+    queue(&mut pair, 200);
     let start = pair.now;
     pair.run(ms(1_000));
     let mut sent = 0;
@@ -40,14 +41,7 @@ fn datagrams_keep_to_the_plan() {
 fn a_full_window_holds_datagrams_back_and_lost_ones_are_not_repeated() {
     let mut pair =
         settled(ms(20), fixed(Rate::mbps(10)), setup(Law::fixed(Rate::mbps(100), Bytes::new(10 * FULL))));
-    for i in 0..100u8 {
-        pair.server
-            .core()
-            .inner()
-            .datagrams()
-            .send(Data::from(vec![i; 1_000]), false)
-            .expect("there is room");
-    }
+    queue(&mut pair, 100);
     let mut count = 0;
     pair.fate = crate::common::fate::losing(ms(20), move |departure| {
         count += usize::from(!departure.from_client);

@@ -65,3 +65,45 @@ fn early_data_gets_through_a_rough_path() {
         assert_eq!(pair.client.core().stats().path.in_flight, Bytes::ZERO, "seed {seed}");
     }
 }
+
+#[test]
+fn early_data_survives_a_retry() {
+    for window in [Bytes::mb(64), Bytes::new(10 * FULL)] {
+        let mut pair = hurried(Rate::mbps(20), window, 500_000);
+        pair.server.retries = true;
+        assert!(pair.run_until(ms(10_000), |pair| pair.server.is_finished), "{} bytes", pair.server.received);
+        assert_eq!(pair.server.received, 500_000);
+        pair.run(ms(1_000));
+        let path = pair.client.core().stats().path;
+        assert_eq!(
+            path.in_flight,
+            Bytes::ZERO,
+            "what went with the first attempt is off the books: {path:?}"
+        );
+    }
+}
+
+#[test]
+fn early_data_that_is_turned_down_leaves_nothing_on_the_books() {
+    for window in [Bytes::mb(64), Bytes::new(10 * FULL)] {
+        let mut pair =
+            Pair::forgotten(DELAY, setup(Law::fixed(Rate::mbps(20), window)), fixed(Rate::mbps(10)));
+        assert!(pair.client.core().inner().has_0rtt());
+        pair.client.core().begin_early_data();
+        pair.upload(500_000);
+        assert!(pair.run_until(ms(5_000), |pair| pair.client.has_connected()));
+        assert!(!pair.client.core().inner().accepted_0rtt());
+        assert_eq!(pair.server.received, 0);
+        pair.client.backlog = None;
+        pair.run(ms(3_000));
+        let path = pair.client.core().stats().path;
+        assert_eq!(path.in_flight, Bytes::ZERO, "{path:?}");
+        // It is silent then, and sends as ever afterwards.
+        pair.departures.clear();
+        pair.run(ms(3_000));
+        assert!(pair.departures.is_empty(), "{} datagrams", pair.departures.len());
+        pair.upload(500_000);
+        assert!(pair.run_until(ms(5_000), |pair| pair.server.is_finished));
+        assert_eq!(pair.server.received, 500_000);
+    }
+}

@@ -284,3 +284,41 @@ fn a_client_that_moves_uses_another_connection_id() {
     let (before, after) = (ids(home()), ids(away(1)));
     assert!(!before.is_empty() && !after.is_empty() && before.is_disjoint(&after));
 }
+
+#[test]
+fn a_client_that_moves_at_random_loses_nothing_in_either_direction() {
+    for seed in 0..40 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let law = match rng.random_range(0..3) {
+            0 => Law::quinn_cubic(),
+            1 => Law::warprate(seed),
+            _ => Law::fixed(Rate::mbps(20), Bytes::mb(1)),
+        };
+        let mut pair = settled(DELAY, setup(law.clone()), setup(law));
+        pair.download(1_000_000);
+        pair.upload(1_000_000);
+        for _ in 0..rng.random_range(1..6) {
+            pair.run(ms(rng.random_range(1..200)));
+            let from = pair.client.address;
+            let address = [home(), rebound(), away(1), away(2)][rng.random_range(0..4)];
+            let now = pair.now;
+            pair.move_client(address);
+            pair.client.core().on_rebound(now, address.ip() != from.ip());
+            // Addresses that it has left are heard no more.
+            let loss = rng.random_range(0.0..0.05);
+            let mut chance = StdRng::seed_from_u64(seed);
+            pair.fate = losing(DELAY, move |departure| {
+                let is_there = departure.source == address || departure.destination == address;
+                !is_there || chance.random_bool(loss)
+            });
+        }
+        let is_done = pair.run_until(ms(60_000), |pair| pair.client.is_finished && pair.server.is_finished);
+        let received = (pair.client.received, pair.server.received);
+        assert!(is_done && received == (1_000_000, 1_000_000), "seed {seed}: {received:?}");
+        pair.run(ms(3_000));
+        for end in [&mut pair.client, &mut pair.server] {
+            let path = end.core().stats().path;
+            assert_eq!(path.in_flight, Bytes::ZERO, "seed {seed}: {path:?}");
+        }
+    }
+}

@@ -90,7 +90,7 @@ fn endpoints(flow: &Flow, law: &Law) -> anyhow::Result<(Endpoint, Endpoint)> {
     endpoint.anchor(payload_rate(flow.nic, flow.mtu));
     let bind = || UdpSocket::bind(localhost()).context("cannot bind a socket");
     let server = Endpoint::new(endpoint.clone(), Some(server), bind()?)?;
-    let clients = Endpoint::new(endpoint, None, bind()?)?;
+    let mut clients = Endpoint::new(endpoint, None, bind()?)?;
     clients.set_default_client_config(client);
     Ok((server, clients))
 }
