@@ -96,7 +96,7 @@ impl Served {
             .with_no_client_auth();
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let config = QuicClientConfig::try_from(tls).expect("ring has a QUIC cipher suite");
-        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a free port");
         endpoint.set_default_client_config(ClientConfig::new(Arc::new(config)));
         let connection = endpoint.connect(self.address, "localhost").expect("valid").await.expect("accepted");
         (endpoint, connection)
