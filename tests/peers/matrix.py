@@ -115,8 +115,8 @@ CELLS = [
     Cell("resumption", [5000, 10_000], resumed, client=("--resume",), handshakes=2),
     Cell("0-RTT", [5000, 10_000], sent_early, client=("--0rtt",), handshakes=2),
     Cell("key update", [2 * MB, 2 * MB], updated, client=("--key-update",)),
-    Cell("rebinding", [5 * MB], moved, rebind_after=MOVES_AFTER),
-    Cell("migration", [5 * MB], migrated, client=("--migrate",)),
+    Cell("rebinding", [20 * MB], moved, rebind_after=MOVES_AFTER),
+    Cell("migration", [20 * MB], migrated, client=("--migrate",)),
 ]
 
 
