@@ -237,12 +237,12 @@ async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address
     let mut config =
         warprate::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
             .expect("the key belongs to the certificate");
-    config.transport(our_transport());
+    config.transport_config(Arc::new(our_transport()));
     if stack == Stack::OursFixed {
         config.law(Law::fixed(Rate::gbps(10), Size::mib(16)));
     }
     let endpoint = our_endpoint(Some(config));
-    address.send(endpoint.local_addr()).expect("the client waits");
+    address.send(endpoint.local_addr().expect("bound")).expect("the client waits");
     let connection = endpoint.accept().await.expect("open").await.expect("a handshake");
     let mut stream = connection.open_uni().await.expect("a stream");
     for chunk in chunks(bytes) {
@@ -257,10 +257,10 @@ async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address
 
 async fn our_client(bytes: u64, certificate: &Certificate, server: SocketAddr) -> Cost {
     let mut config = warprate::ClientConfig::with_root_certificates(certificate.roots()).expect("roots");
-    config.transport(our_transport());
+    config.transport_config(Arc::new(our_transport()));
     let endpoint = our_endpoint(None);
     let connection =
-        endpoint.connect_with(&config, server, "localhost").expect("valid").await.expect("a handshake");
+        endpoint.connect_with(config, server, "localhost").expect("valid").await.expect("a handshake");
     let mut stream = connection.accept_uni().await.expect("a stream");
     let stop = meter();
     let mut received = 0;

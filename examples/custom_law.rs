@@ -104,8 +104,8 @@ mod trial {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Endpoint::server(server_config, any_port)?;
         let path = PathProfile::symmetric(LINK, Duration::from_millis(20))?;
-        let relay = UdpRelay::start(any_port, server.local_addr(), &path, 1)?;
-        let client = Endpoint::client(any_port)?;
+        let relay = UdpRelay::start(any_port, server.local_addr()?, &path, 1)?;
+        let mut client = Endpoint::client(any_port)?;
         client.set_default_client_config(client_config);
 
         let serving = tokio::spawn(serve(server));

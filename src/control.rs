@@ -6,9 +6,9 @@
 use std::time::Instant;
 
 use crate::cc::RateLaw;
-use crate::loss::{Classifier, Ledger};
+use crate::loss::{Classifier, Ledger, Losses};
 use crate::pacer::Pacer;
-use crate::signal::{Feedback, PacketNumber, Plan, Release, Undo};
+use crate::signal::{DeliverySample, Feedback, PacketNumber, Plan, Release, Undo};
 use crate::units::{Bytes, Rate};
 
 /// One path's control: what became of its packets, the law, and the send clock.
@@ -20,6 +20,9 @@ pub struct Control {
     plan: Plan,
     pacer: Pacer,
     datagram: Bytes,
+    /// What the path did, for those who ask.
+    delivery: Option<DeliverySample>,
+    losses: Losses,
 }
 
 /// Who answers with plans.
@@ -45,12 +48,21 @@ impl Control {
     fn with_mind(now: Instant, mind: Mind, plan: Plan, anchor: Rate, datagram: Bytes) -> Self {
         let mut pacer = Pacer::new(now, anchor, datagram);
         pacer.follow(now, &plan);
-        Self { ledger: Ledger::new(now), classifier: Classifier::default(), mind, plan, pacer, datagram }
+        Self {
+            ledger: Ledger::new(now),
+            classifier: Classifier::default(),
+            mind,
+            plan,
+            pacer,
+            datagram,
+            delivery: None,
+            losses: Losses::default(),
+        }
     }
 
-    /// The same law and send clock on a path whose packets are counted anew.
+    /// The same law and send clock on a path that takes up no packets of the former one.
     pub fn rebound(&self, now: Instant) -> Self {
-        Self { ledger: Ledger::new(now), ..self.clone() }
+        Self { ledger: self.ledger.rebound(now), delivery: None, ..self.clone() }
     }
 
     /// Takes in one event.
@@ -76,6 +88,7 @@ impl Control {
             Feedback::Acked { sent, bytes } => return self.ledger.on_acked(sent, bytes),
             Feedback::AckEnd { now, in_flight } => {
                 if let Some(ack) = self.ledger.on_ack_end(now, in_flight) {
+                    self.delivery = ack.sample.or(self.delivery);
                     self.classifier.on_ack(&ack);
                     self.tell(|law| law.on_ack(&ack));
                 }
@@ -83,16 +96,19 @@ impl Control {
             }
             Feedback::Lost { now, newest, bytes, persistent } => {
                 let loss = self.ledger.on_lost(now, newest, bytes, persistent);
+                let verdict = self.classifier.on_loss(&loss);
                 if let Mind::Law(law) = &mut self.mind {
                     law.on_loss(&loss);
-                    if let Some(verdict) = self.classifier.on_loss(&loss) {
-                        law.on_verdict(&verdict);
+                    if let Some(verdict) = &verdict {
+                        law.on_verdict(verdict);
                     }
                 }
+                verdict.iter().for_each(|verdict| self.losses.on_verdict(verdict));
                 now
             }
             Feedback::Marked { now, newest, packets } => {
                 let verdict = self.classifier.on_mark(now, newest, packets);
+                self.losses.on_verdict(&verdict);
                 self.tell(|law| law.on_verdict(&verdict));
                 now
             }
@@ -173,6 +189,16 @@ impl Control {
         &self.ledger
     }
 
+    /// The newest delivery rate.
+    pub fn delivery(&self) -> Option<DeliverySample> {
+        self.delivery
+    }
+
+    /// The losses and marks by what they mean.
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
     /// Size of the path's datagrams.
     pub fn datagram(&self) -> Bytes {
         self.datagram
@@ -219,5 +245,48 @@ impl Control {
                 self.pacer.follow(now, &plan);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::{PathStart, WarpRate};
+    use crate::signal::Purpose;
+    use crate::test_clock::{ms, t0, us};
+
+    const PACKET: Bytes = Bytes::new(1000);
+    /// Packets in flight, which leave every 100 µs.
+    const FLIGHT: u64 = 100;
+
+    /// 10 MB/s over 10 ms, in these ten-thousandths of a second; acknowledged is what left in them.
+    fn flow(control: &mut Control, span: std::ops::Range<u64>) {
+        let at = |i| t0() + us(100 * i);
+        for i in span.clone() {
+            let purpose = Purpose::Data;
+            control.on_feedback(&Feedback::Sent { sent: at(i), bytes: PACKET, purpose, number: None });
+            if i >= span.start + FLIGHT {
+                control.on_feedback(&Feedback::Acked { sent: at(i - FLIGHT), bytes: PACKET });
+                control.on_feedback(&Feedback::AckEnd { now: at(i), in_flight: PACKET.times(FLIGHT) });
+            }
+        }
+    }
+
+    #[test]
+    fn a_law_that_is_rebound_does_not_forget_what_was_delivered() {
+        let anchor = Rate::gbps(1);
+        let law = WarpRate::new(PathStart::new(t0(), PACKET).with_anchor(anchor), 1);
+        let mut control = Control::new(t0(), Box::new(law), anchor, PACKET);
+        flow(&mut control, 0..20_000);
+        let before = control.ledger().delivered();
+        let mut control = control.rebound(t0() + ms(2000));
+        flow(&mut control, 20_000..20_600);
+        assert_eq!(control.ledger().delivered(), before + PACKET.times(500));
+        // A mark takes 15 % off what is delivered: 10 MB/s, of four epochs of 10 ms at least one of which may be
+        // the silence after the move.
+        let now = t0() + ms(2060);
+        control.on_feedback(&Feedback::Marked { now, newest: now - ms(10), packets: 1 });
+        let rate = control.plan().rate;
+        assert!(rate >= Rate::mbps(80 * 3 / 4 * 85 / 100) && rate <= Rate::mbps(80), "{rate}");
     }
 }

@@ -60,13 +60,20 @@ mod test_clock;
 pub mod units;
 
 pub use conn::{
-    ClientConfig, Connecting, Connection, ConnectionStats, Endpoint, EndpointConfig, Foreign, Incoming, Law,
-    RecvStream, SendStream, ServerConfig, TransportConfig,
+    ClientConfig, CongestionState, Connecting, Connection, ConnectionStats, Endpoint, EndpointConfig,
+    EndpointStats, Foreign, Incoming, IncomingFuture, Law, PathStats, RecvStream, SendStream, ServerConfig,
+    TransportConfig, ZeroRttAccepted, ZeroRttConnection,
 };
 pub use conn::{
-    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
+    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, ResetError,
+    RetryError, SendDatagramError, StoppedError, WriteError,
 };
-pub use quinn_proto::{StreamId, VarInt, crypto};
+pub use quinn_proto::{
+    ApplicationClose, Chunk, ConnectionClose, ConnectionId, Dir, FrameStats, FrameType, IdleTimeout,
+    NoneTokenLog, NoneTokenStore, Side, StdSystemTime, StreamId, TimeSource, TokenLog, TokenMemoryCache,
+    TokenReuseError, TokenStore, TransportErrorCode, UdpStats, ValidationTokenConfig, VarInt,
+    VarIntBoundsExceeded, Written, congestion, crypto,
+};
 pub use rustls;
 
 /// The README's example must compile.

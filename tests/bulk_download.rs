@@ -1,32 +1,15 @@
 //! The example `bulk_download`, run as its users run it.
 #![cfg(unix)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::SystemTime;
+mod common;
 
+use std::process::Output;
+
+use common::example::{self, scratch};
 use serde_json::Value;
 
-/// The example, which `cargo test` builds together with the tests.
 fn bulk_download(arguments: &[&str]) -> Output {
-    let test = std::env::current_exe().expect("tests have a path");
-    let profile = test.ancestors().nth(2).expect("tests lie in target/<profile>/deps");
-    let example = profile.join("examples/bulk_download");
-    assert!(
-        modified(&example) >= newest_source(),
-        "{example:?} is missing or old: cargo build --example bulk_download (plain `cargo test` does so)"
-    );
-    Command::new(example).args(arguments).output().expect("the example starts")
-}
-
-fn modified(file: &Path) -> Option<SystemTime> {
-    file.metadata().and_then(|metadata| metadata.modified()).ok()
-}
-
-fn newest_source() -> Option<SystemTime> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/bulk_download");
-    let entries = sources.read_dir().expect("the example is a folder");
-    entries.map(|entry| modified(&entry.expect("readable").path())).max().flatten()
+    example::bulk_download().args(arguments).output().expect("the example starts")
 }
 
 /// The exit status, and what was said on stderr.
@@ -34,11 +17,6 @@ fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
     let output = bulk_download(arguments);
     assert!(output.stdout.is_empty(), "{arguments:?} ran");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-/// A file of this test process only.
-fn scratch(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
 #[test]

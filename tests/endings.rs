@@ -3,6 +3,7 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::configs;
@@ -22,11 +23,11 @@ fn fixed() -> Law {
 
 async fn pair(transport: TransportConfig) -> (Endpoint, Endpoint, Connection, Connection) {
     let (server_config, mut client_config) = configs(&fixed());
-    client_config.transport(transport);
+    client_config.transport_config(Arc::new(transport));
     let server = Endpoint::server(server_config, localhost()).unwrap();
-    let client = Endpoint::client(localhost()).unwrap();
+    let mut client = Endpoint::client(localhost()).unwrap();
     client.set_default_client_config(client_config);
-    let connecting = client.connect(server.local_addr(), "localhost").unwrap();
+    let connecting = client.connect(server.local_addr().unwrap(), "localhost").unwrap();
     let accepting = async { server.accept().await.unwrap().await.unwrap() };
     let (connection, serving) = tokio::join!(connecting, accepting);
     (server, client, serving, connection.unwrap())
@@ -37,7 +38,8 @@ async fn a_client_taken_up_after_the_end_of_its_endpoint_is_told() {
     let (server_config, client_config) = configs(&fixed());
     let server = Endpoint::server(server_config, localhost()).unwrap();
     let client = Endpoint::client(localhost()).unwrap();
-    let _connecting = client.connect_with(&client_config, server.local_addr(), "localhost").unwrap();
+    let _connecting =
+        client.connect_with(client_config.clone(), server.local_addr().unwrap(), "localhost").unwrap();
     let incoming = server.accept().await.unwrap();
     server.close(VarInt::from_u32(0), b"");
     assert!(timeout(PATIENCE, incoming).await.expect("it ends").is_err(), "a closed endpoint took it up");
@@ -51,7 +53,8 @@ fn a_client_taken_up_after_the_end_of_its_runtime_is_told() {
     let (ours, theirs) = (runtime(), runtime());
     let server = ours.block_on(async { Endpoint::server(server_config, localhost()) }).unwrap();
     let client = theirs.block_on(async { Endpoint::client(localhost()) }).unwrap();
-    let _connecting = client.connect_with(&client_config, server.local_addr(), "localhost").unwrap();
+    let _connecting =
+        client.connect_with(client_config.clone(), server.local_addr().unwrap(), "localhost").unwrap();
     let incoming = theirs.block_on(server.accept()).unwrap();
     drop(ours);
     let result = theirs.block_on(async { timeout(PATIENCE, incoming).await });
@@ -61,7 +64,7 @@ fn a_client_taken_up_after_the_end_of_its_runtime_is_told() {
 #[tokio::test]
 async fn nobody_is_kept_waiting_at_an_endpoint_without_handles() {
     let (server, client, _serving, _connection) = pair(TransportConfig::default()).await;
-    let addr = server.local_addr();
+    let addr = server.local_addr().unwrap();
     drop(server);
     let connecting = client.connect(addr, "localhost").unwrap();
     assert!(timeout(PATIENCE, connecting).await.expect("it is refused").is_err());
@@ -81,7 +84,8 @@ async fn a_path_without_segmentation_offload_carries_data() {
     assert_eq!(unsafe { setsockopt(socket.as_raw_fd(), 1, 11, &1, 4) }, 0);
     let server = Endpoint::new(EndpointConfig::default(), Some(server_config), socket).unwrap();
     let client = Endpoint::client(localhost()).unwrap();
-    let connecting = client.connect_with(&client_config, server.local_addr(), "localhost").unwrap();
+    let connecting =
+        client.connect_with(client_config.clone(), server.local_addr().unwrap(), "localhost").unwrap();
     let accepting = async { server.accept().await.unwrap().await.unwrap() };
     let (connection, serving) = tokio::join!(connecting, accepting);
     let connection = connection.unwrap();

@@ -62,8 +62,9 @@ impl Cell {
         let (server_config, client_config) = configs(&self.law);
         let localhost: SocketAddr = ([127, 0, 0, 1], 0).into();
         let server = Endpoint::server(server_config, localhost).expect("a free port");
-        let relay = UdpRelay::start(localhost, server.local_addr(), &self.path, self.seed).expect("a relay");
-        let client = Endpoint::client(localhost).expect("a free port");
+        let relay = UdpRelay::start(localhost, server.local_addr().expect("bound"), &self.path, self.seed)
+            .expect("a relay");
+        let mut client = Endpoint::client(localhost).expect("a free port");
         client.set_default_client_config(client_config);
 
         let mut transfers = tokio::task::JoinSet::new();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -85,13 +85,13 @@ fn an_interface_that_vanishes_ends_its_connections_and_no_endpoint() {
     in_namespace(|| {
         let (server_config, mut client_config) = configs(&Law::fixed(Rate::mbps(50), Bytes::mb(1)));
         let mut transport = TransportConfig::default();
-        transport.max_idle_timeout(Some(Duration::from_millis(500)));
-        client_config.transport(transport);
+        transport.max_idle_timeout(Some(VarInt::from_u32(500).into()));
+        client_config.transport_config(Arc::new(transport));
         let (other, command) = start_sink(server_config);
         connect_namespaces(other);
         command.send(()).unwrap();
         runtime().block_on(async {
-            let client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
+            let mut client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
             client.set_default_client_config(client_config);
             let connection = begin(&client).await;
             let mut stream = connection.open_uni().await.unwrap();
@@ -117,13 +117,18 @@ fn an_address_that_no_route_leads_to_is_no_failure_of_the_endpoint() {
         runtime().block_on(async {
             let (_, mut client_config) = configs(&Law::default());
             let mut transport = TransportConfig::default();
-            transport.max_idle_timeout(Some(Duration::from_millis(200)));
-            client_config.transport(transport);
+            transport.max_idle_timeout(Some(VarInt::from_u32(200).into()));
+            client_config.transport_config(Arc::new(transport));
             let client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
-            let connecting = client.connect_with(&client_config, "10.8.0.1:1".parse().unwrap(), "localhost");
+            let connecting =
+                client.connect_with(client_config.clone(), "10.8.0.1:1".parse().unwrap(), "localhost");
             let error = timeout(PATIENCE, connecting.unwrap()).await.expect("it ends").unwrap_err();
             assert_eq!(error, ConnectionError::TimedOut);
-            assert!(client.connect_with(&client_config, "10.8.0.1:1".parse().unwrap(), "localhost").is_ok());
+            assert!(
+                client
+                    .connect_with(client_config.clone(), "10.8.0.1:1".parse().unwrap(), "localhost")
+                    .is_ok()
+            );
         });
     });
 }

@@ -19,13 +19,13 @@ use crate::tls::{CONNECTION_WINDOW, DATAGRAM, SERVER_NAME, STREAM_WINDOW};
 pub async fn download(job: &Job, meter: &Meter<'_>, samples: &Samples) -> anyhow::Result<(Counts, UdpRelay)> {
     let law = law(job, samples);
     let mut server = ServerConfig::with_single_cert(job.tls.chain(), job.tls.key())?;
-    server.law(law.clone()).transport(transport());
+    server.law(law.clone()).transport_config(Arc::new(transport()));
     let mut client = ClientConfig::with_root_certificates(job.tls.roots())?;
-    client.transport(transport());
+    client.transport_config(Arc::new(transport()));
 
     let server = Endpoint::server(server, localhost())?;
-    let relay = job.relay(server.local_addr())?;
-    let endpoint = Endpoint::client(localhost())?;
+    let relay = job.relay(server.local_addr()?)?;
+    let mut endpoint = Endpoint::client(localhost())?;
     endpoint.set_default_client_config(client);
     let (counts, _connection) =
         tokio::try_join!(serve(&server, job, meter), fetch(&endpoint, &relay, meter))?;

@@ -5,7 +5,12 @@
 //! cargo run --release --example bulk_download -- --loss 5% --law fixed,bbr3 --json results.json
 //! ```
 //! Server, client and path live in this process: nothing needs privileges. `--help` says what is
-//! measured and how.
+//! measured and how. With a command it moves files over hq-interop (HTTP/0.9 over QUIC) instead:
+//!
+//! ```text
+//! cargo run --release --example bulk_download -- serve DIR
+//! cargo run --release --example bulk_download -- get https://127.0.0.1:4433/file --pin SHA256
+//! ```
 //!
 //! | module     | what it is for |
 //! |------------|----------------|
@@ -19,6 +24,7 @@
 //! | `tls`      | the certificate, and sizes that all rows share |
 //! | `progress` | what is shown meanwhile |
 //! | `report`   | what is shown afterwards |
+//! | `hq`       | files over hq-interop: `serve` and `get` |
 #![allow(clippy::disallowed_methods, reason = "it measures real time")]
 #![allow(missing_docs, reason = "a program, not an interface")]
 
@@ -29,6 +35,8 @@ fn main() {
 
 #[cfg(unix)]
 mod driver;
+#[cfg(unix)]
+mod hq;
 #[cfg(unix)]
 mod options;
 #[cfg(unix)]

@@ -7,14 +7,44 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use warplink::{Jitter, Order, PathProfile, Probability, ProfileError};
 use warprate::units::{Bytes, Rate};
 
+use crate::hq;
+
 /// Downloads the same bytes over the same impaired path under several congestion controllers, and
-/// shows them side by side.
-#[derive(Debug, Clone, Parser)]
-#[command(name = "bulk_download", after_long_help = MEASUREMENT)]
+/// shows them side by side; or, with a command, serves and gets files.
+#[derive(Debug, Parser)]
+#[command(name = "bulk_download", after_long_help = MEASUREMENT, args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    hq: Option<hq::Command>,
+
+    #[command(flatten)]
+    comparison: Options,
+}
+
+/// What the program is to do.
+pub enum Task {
+    Compare(Options),
+    Files(hq::Command),
+}
+
+impl Task {
+    /// Reads the command line; ends the process if it asks for help or makes no sense.
+    pub fn from_command_line() -> Self {
+        let matches = CommandLine::command().get_matches();
+        let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        match line.hq {
+            Some(command) => Self::Files(command),
+            None => Self::Compare(Options { given: given(&matches), ..line.comparison }),
+        }
+    }
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Args)]
 pub struct Options {
     /// Bytes to download, such as `10 MB` or `64 KiB`.
     #[arg(long, default_value = "10 MB", allow_hyphen_values = true, value_parser = bytes)]
@@ -69,13 +99,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the command line; ends the process if it asks for help or makes no sense.
-    pub fn from_command_line() -> Self {
-        let matches = Self::command().get_matches();
-        let options = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        Self { given: given(&matches), ..options }
-    }
-
     /// The path, seen by the download: `forward` carries the data.
     pub fn path(&self) -> Result<PathProfile, ProfileError> {
         Ok(PathProfile::symmetric(self.rate, self.rtt)?

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 
-use crate::options::Options;
+use crate::hq;
+use crate::options::{Options, Task};
 use crate::pattern::Pattern;
 use crate::plan;
 use crate::progress::Progress;
@@ -18,7 +19,11 @@ use crate::row::{Job, Outcome};
 use crate::tls::Tls;
 
 pub fn main() -> ExitCode {
-    match run(&Options::from_command_line()) {
+    let done = match Task::from_command_line() {
+        Task::Compare(options) => run(&options),
+        Task::Files(command) => hq::run(command).map(|()| true),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -111,10 +111,14 @@ pub struct TransportConfig {
     stream_receive_window: Bytes,
     receive_window: Bytes,
     send_window: Bytes,
-    max_concurrent_uni_streams: u32,
-    max_concurrent_bidi_streams: u32,
-    max_idle_timeout: Option<Duration>,
+    max_concurrent_uni_streams: VarInt,
+    max_concurrent_bidi_streams: VarInt,
+    max_idle_timeout: Option<IdleTimeout>,
     keep_alive_interval: Option<Duration>,
+    dead_link_timeout: Option<Duration>,
+    send_fairness: bool,
+    datagram_receive_buffer: Option<Bytes>,
+    datagram_send_buffer: Bytes,
     initial_mtu: u16,
     #[cfg(feature = "qlog")]
     qlog: Option<super::qlog::Qlog>,
@@ -126,10 +130,14 @@ impl Default for TransportConfig {
             stream_receive_window: STREAM_WINDOW,
             receive_window: CONNECTION_WINDOW,
             send_window: STREAM_WINDOW,
-            max_concurrent_uni_streams: 100,
-            max_concurrent_bidi_streams: 100,
-            max_idle_timeout: Some(Duration::from_secs(30)),
+            max_concurrent_uni_streams: VarInt::from_u32(100),
+            max_concurrent_bidi_streams: VarInt::from_u32(100),
+            max_idle_timeout: Some(VarInt::from_u32(30_000).into()),
             keep_alive_interval: None,
+            dead_link_timeout: None,
+            send_fairness: true,
+            datagram_receive_buffer: Some(DATAGRAM_BUFFER),
+            datagram_send_buffer: DATAGRAM_BUFFER,
             initial_mtu: 1200,
             #[cfg(feature = "qlog")]
             qlog: None,
@@ -164,20 +172,21 @@ impl TransportConfig {
     }
 
     /// Unidirectional streams that the peer may have open at a time. Default 100.
-    pub fn max_concurrent_uni_streams(&mut self, count: u32) -> &mut Self {
+    pub fn max_concurrent_uni_streams(&mut self, count: VarInt) -> &mut Self {
         self.max_concurrent_uni_streams = count;
         self
     }
 
     /// Bidirectional streams that the peer may have open at a time. Default 100.
-    pub fn max_concurrent_bidi_streams(&mut self, count: u32) -> &mut Self {
+    pub fn max_concurrent_bidi_streams(&mut self, count: VarInt) -> &mut Self {
         self.max_concurrent_bidi_streams = count;
         self
     }
 
     /// Silence after which the connection is given up; the lower of both ends' holds. Default 30 s
-    /// (RFC 9308 §3.2). `None` waits for ever.
-    pub fn max_idle_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+    /// (RFC 9308 §3.2). `None` waits for ever. Made from a [`Duration`] with `try_into`, which fails above
+    /// 2⁶² ms.
+    pub fn max_idle_timeout(&mut self, timeout: Option<IdleTimeout>) -> &mut Self {
         self.max_idle_timeout = timeout;
         self
     }
@@ -185,6 +194,36 @@ impl TransportConfig {
     /// Sends a packet after this much silence to keep the connection alive. Default: never.
     pub fn keep_alive_interval(&mut self, interval: Option<Duration>) -> &mut Self {
         self.keep_alive_interval = interval;
+        self
+    }
+
+    /// Gives the connection up, with [`ConnectionError::TimedOut`](crate::ConnectionError::TimedOut), when the
+    /// peer has answered nothing for this long though something was sent that it must answer. Default: never,
+    /// so that only the idle timeout does. It notices a dead path while the idle timeout is long, or none;
+    /// with a [`keep_alive_interval`](Self::keep_alive_interval) also while the application is silent. It
+    /// holds for the handshake, too.
+    pub fn dead_link_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.dead_link_timeout = timeout;
+        self
+    }
+
+    /// Whether streams of one priority take turns, packet by packet. Otherwise each goes on until it has
+    /// nothing more to say, which packs short ones better. Default: they do.
+    pub fn send_fairness(&mut self, is_fair: bool) -> &mut Self {
+        self.send_fairness = is_fair;
+        self
+    }
+
+    /// What datagrams of the application may wait to be read, the oldest being dropped; `None` tells the peer
+    /// that we take none. Default 1 MiB.
+    pub fn datagram_receive_buffer_size(&mut self, size: Option<Bytes>) -> &mut Self {
+        self.datagram_receive_buffer = size;
+        self
+    }
+
+    /// What datagrams of the application may wait to be sent. Default 1 MiB.
+    pub fn datagram_send_buffer_size(&mut self, size: Bytes) -> &mut Self {
+        self.datagram_send_buffer = size;
         self
     }
 
@@ -202,6 +241,10 @@ impl TransportConfig {
         self
     }
 
+    pub(super) fn dead_link_after(&self) -> Option<Duration> {
+        self.dead_link_timeout
+    }
+
     /// What writes may have handed over while a law wants `window` in flight.
     pub(super) fn send_window_for(&self, window: Bytes) -> Bytes {
         window.times(4).max(LEAST_SEND_WINDOW).min(self.send_window)
@@ -210,10 +253,6 @@ impl TransportConfig {
     /// In `quinn-proto`'s terms, with the tap as its congestion controller.
     pub(super) fn to_proto(&self, law: &Law, shared: Arc<Shared>) -> quinn_proto::TransportConfig {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
-        let idle = self.max_idle_timeout.map(|timeout| {
-            let longest = IdleTimeout::from(VarInt::MAX);
-            IdleTimeout::try_from(timeout).unwrap_or(longest)
-        });
         let foreign = match &law.kind {
             LawKind::Own(_) => None,
             LawKind::Foreign(foreign) => Some(foreign.factory()),
@@ -223,14 +262,16 @@ impl TransportConfig {
             .stream_receive_window(varint(self.stream_receive_window))
             .receive_window(varint(self.receive_window))
             .send_window(self.send_window.get())
-            .max_concurrent_uni_streams(self.max_concurrent_uni_streams.into())
-            .max_concurrent_bidi_streams(self.max_concurrent_bidi_streams.into())
-            .max_idle_timeout(idle)
+            .max_concurrent_uni_streams(self.max_concurrent_uni_streams)
+            .max_concurrent_bidi_streams(self.max_concurrent_bidi_streams)
+            .max_idle_timeout(self.max_idle_timeout)
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
             .ack_frequency_config(law.is_paced.then(sparse_acks))
             .packet_threshold(if law.is_paced { PACED_PACKET_THRESHOLD } else { PACKET_THRESHOLD })
-            .datagram_receive_buffer_size(None)
+            .send_fairness(self.send_fairness)
+            .datagram_receive_buffer_size(self.datagram_receive_buffer.map(Bytes::as_len))
+            .datagram_send_buffer_size(self.datagram_send_buffer.as_len())
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
         #[cfg(feature = "qlog")]
         proto.qlog_stream(self.qlog.as_ref().map(super::qlog::Qlog::stream));
@@ -297,6 +338,9 @@ const PACED_PACKET_THRESHOLD: u32 = 128;
 
 /// 10 Gbit/s × 25 ms = 31 MB, three times.
 const STREAM_WINDOW: Bytes = Bytes::mib(96);
+
+/// A second of speech and pictures, or a millisecond at 10 Gbit/s.
+const DATAGRAM_BUFFER: Bytes = Bytes::mib(1);
 
 /// A few writes of bulk data.
 const LEAST_SEND_WINDOW: Bytes = Bytes::mib(1);

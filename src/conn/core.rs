@@ -18,15 +18,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes as Data;
 use quinn_proto::{
-    ConnectError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming, StreamId, Transmit,
-    WriteError,
+    ConnectError, ConnectionError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming,
+    StreamId, Transmit, VarInt, WriteError, Written,
 };
 
 use super::ack_debt::AckDebt;
 use super::batch::{Batch, BatchLimits};
 use super::config::{ClientHandshake, Law, LawKind, TransportConfig};
 use super::crypto::TappedServer;
-use super::stats::{ConnectionStats, Limit, Tally};
+use super::limits::{Limit, Limits};
+use super::stats::{CongestionState, ConnectionStats, Tally};
 use super::tail::{Name, Tail};
 use super::tap::{Entry, Shared, foreign_plan};
 use crate::cc::PathStart;
@@ -58,10 +59,19 @@ pub struct Core {
     recovery: RecoveryClock,
     ack_debt: AckDebt,
     tail: Tail,
-    limit: Limit,
+    limits: Limits,
     tally: Tally,
     /// When the state machine was last told something whose consequences are still in the log.
     told_at: Option<Instant>,
+    /// Departure of the first datagram that the peer has answered with nothing.
+    unanswered_since: Option<Instant>,
+    /// Why we have given the connection up, until the application is told.
+    lost: Option<ConnectionError>,
+    is_write_blocked: bool,
+    /// The application uses the connection before its handshake is complete.
+    is_early: bool,
+    /// The handshake may want to answer, and must not wait behind what the application sends early.
+    owes_handshake: bool,
     /// Departure of the newest datagram.
     last_sent: Instant,
     log: Vec<Entry>,
@@ -122,9 +132,14 @@ impl Core {
             recovery: RecoveryClock::new(now),
             ack_debt: AckDebt::default(),
             tail: Tail::default(),
-            limit: Limit::Nothing,
+            limits: Limits::new(now),
             tally: Tally::default(),
             told_at: Some(now),
+            unanswered_since: None,
+            lost: None,
+            is_write_blocked: false,
+            is_early: false,
+            owes_handshake: false,
             last_sent: now,
             log: Vec::new(),
             departure: now,
@@ -138,8 +153,19 @@ impl Core {
         core
     }
 
+    /// The socket is another one, and the peer is to learn of it. If the path is another one too, nothing
+    /// that was known of the former holds for it.
+    pub fn on_rebound(&mut self, now: Instant, is_other_path: bool) {
+        self.inner.local_address_changed();
+        if is_other_path {
+            self.inner.path_changed(now);
+        }
+        self.told_at = Some(now);
+    }
+
     /// Takes in a datagram or an event of the endpoint.
     pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
+        self.owes_handshake |= self.is_early && self.inner.is_handshaking();
         self.inner.handle_event(event);
         self.told_at = Some(now);
     }
@@ -148,6 +174,15 @@ impl Core {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.told_at = Some(now);
+        if self.dead_at().is_some_and(|dead_at| dead_at <= now) {
+            self.inner.close(now, VarInt::from_u32(0), "the path is dead".into());
+            self.lost = Some(ConnectionError::TimedOut);
+        }
+    }
+
+    /// Whether writers wait for room: if there is nothing to send then, flow control holds them back.
+    pub fn set_write_blocked(&mut self, is_blocked: bool) {
+        self.is_write_blocked = is_blocked;
     }
 
     /// The interface that leads to the peer has another line rate, or another interface does so now.
@@ -157,6 +192,17 @@ impl Core {
         if let Some((_, control)) = &mut self.previous {
             control.set_anchor(now, anchor);
         }
+    }
+
+    /// From now on at most `window` may have been handed over and not acknowledged.
+    pub fn set_send_window(&mut self, window: Bytes) {
+        self.setup.transport.send_window(window);
+        self.fit_send_window();
+    }
+
+    /// The application sends before the handshake is complete: it is paced then, too.
+    pub fn begin_early_data(&mut self) {
+        self.is_early = true;
     }
 
     /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be
@@ -209,6 +255,7 @@ impl Core {
             self.ack_due(),
             self.ping_due(),
             self.control.deadline(),
+            self.dead_at(),
         ]
         .into_iter()
         .flatten()
@@ -225,7 +272,7 @@ impl Core {
     /// When the pacer, which held the sender back at the last poll, lets the next burst go.
     #[must_use]
     pub fn next_release(&self) -> Option<Instant> {
-        match self.limit {
+        match self.limits.present() {
             Limit::Pacing(at) => Some(at),
             _ => None,
         }
@@ -234,7 +281,10 @@ impl Core {
     /// Next event for the application.
     #[must_use]
     pub fn poll(&mut self) -> Option<Event> {
-        self.inner.poll()
+        match self.lost.take() {
+            Some(reason) => Some(Event::ConnectionLost { reason }),
+            None => self.inner.poll(),
+        }
     }
 
     /// Next event for the endpoint.
@@ -257,35 +307,44 @@ impl Core {
     }
 
     /// Writes as much of `chunks` as a stream takes, without copying, and removes it from them; how many of
-    /// them are through. What is not copied is released piece by piece: `quinn-proto` counts a piece against
+    /// them are through, and how many bytes. What is not copied is released piece by piece: `quinn-proto` counts a piece against
     /// the send window until the last byte of it is acknowledged.
     ///
     /// # Errors
     /// As `quinn-proto`'s stream, when it took nothing.
-    pub fn write_chunks(&mut self, stream: StreamId, chunks: &mut [Data]) -> Result<usize, WriteError> {
+    pub fn write_chunks(&mut self, stream: StreamId, chunks: &mut [Data]) -> Result<Written, WriteError> {
         let mut stream = self.inner.send_stream(stream);
-        let mut has_written = false;
-        let mut through = 0;
+        let mut total = Written::default();
         for chunk in chunks {
             while !chunk.is_empty() {
                 let piece = chunk.slice(..chunk.len().min(LONGEST_PIECE));
                 match stream.write_chunks(&mut [piece]) {
                     Ok(written) => {
-                        has_written = true;
+                        total.bytes += written.bytes;
                         let _ = chunk.split_to(written.bytes);
                     }
-                    Err(_) if has_written => return Ok(through),
+                    Err(_) if total.bytes > 0 => return Ok(total),
                     Err(error) => return Err(error),
                 }
             }
-            through += 1;
+            total.chunks += 1;
         }
-        Ok(through)
+        Ok(total)
     }
 
     /// What the connection did, and what it knew of its path when it was last polled.
     pub fn stats(&self) -> ConnectionStats {
-        ConnectionStats::new(&self.control, self.limit, self.tail.copies(), self.inner.stats())
+        let limits = (self.limits.present(), self.limits.blocked());
+        ConnectionStats::new(&self.control, limits, self.tail.copies(), self.inner.stats())
+    }
+
+    /// The congestion controller and what it has decided.
+    pub fn congestion_state(&self) -> CongestionState {
+        CongestionState {
+            law: self.setup.law.clone(),
+            state: self.control.state(),
+            plan: self.control.plan(),
+        }
     }
 
     /// How much may leave through the gate, and what holds the sender back if nothing may.
@@ -295,13 +354,17 @@ impl Core {
             self.control.follow(now, plan);
         }
         self.tap.publish(&self.control.plan(), self.control.pacing_rate());
+        let owes_handshake = std::mem::take(&mut self.owes_handshake);
         let mut is_ping_due = self.ping_due().is_some_and(|due| due <= now);
         let release = self.control.release(now);
-        self.limit = match release {
-            Release::Now { .. } => Limit::Nothing,
-            Release::At(at) => Limit::Pacing(at),
-            Release::OnAck => Limit::Window,
-        };
+        self.limits.set(
+            now,
+            match release {
+                Release::Now { .. } => Limit::Nothing,
+                Release::At(at) => Limit::Pacing(at),
+                Release::OnAck => Limit::Window,
+            },
+        );
         // A pacer that holds data back lets it go soon enough without a ping.
         is_ping_due &= self.tail.is_copying() || !matches!(release, Release::At(_));
         if is_ping_due {
@@ -309,7 +372,7 @@ impl Core {
         }
         match release {
             Release::Now { bytes } => bytes,
-            _ if is_ping_due => self.control.datagram(),
+            _ if is_ping_due || owes_handshake => self.control.datagram(),
             _ if self.ack_due().is_some_and(|due| due <= now) => {
                 self.ack_debt.on_opened(now);
                 self.control.datagram()
@@ -319,10 +382,11 @@ impl Core {
     }
 
     /// Whether the gate is to be shut. A handshake and a close are not held back: RFC 9002 §7 exempts
-    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued.
+    /// CONNECTION_CLOSE, and quinn-proto does so only while no data is queued. A handshake is, if the
+    /// application sends at the same time.
     fn is_spent(&self, allowance: Bytes) -> bool {
-        let is_established = !self.inner.is_handshaking() && !self.inner.is_closed();
-        is_established && allowance < self.control.datagram()
+        let carries_data = (self.is_early || !self.inner.is_handshaking()) && !self.inner.is_closed();
+        carries_data && allowance < self.control.datagram()
     }
 
     /// Polls one datagram into `self.datagram` and books its departure.
@@ -336,7 +400,8 @@ impl Core {
                 self.control.on_app_limited(now);
             }
             if is_open && !self.inner.is_handshaking() {
-                self.limit = Limit::Application;
+                let by = if self.is_write_blocked { Limit::FlowControl } else { Limit::Application };
+                self.limits.set(now, by);
             }
             return None;
         };
@@ -352,6 +417,7 @@ impl Core {
         let number = self.tap.take_sealed().filter(|_| is_one_packet(&self.datagram));
         let bytes = Bytes::of_len(transmit.size);
         if purpose == Purpose::Data {
+            self.unanswered_since.get_or_insert(sent);
             *allowance -= bytes;
             if !self.tally.has_pinged_since(&before) {
                 self.recovery.on_sent(sent);
@@ -366,7 +432,7 @@ impl Core {
 
     /// Takes the datagram that is to leave once more, if there is nothing else to send, and books it.
     fn poll_copy(&mut self, now: Instant, allowance: &mut Bytes) -> Option<Transmit> {
-        let is_idle = self.limit == Limit::Application && !self.inner.is_closed();
+        let is_idle = self.limits.present() == Limit::Application && !self.inner.is_closed();
         if !is_idle || *allowance < self.control.datagram() || !self.control.may_copy(now) {
             return None;
         }
@@ -386,6 +452,9 @@ impl Core {
         let before = std::mem::replace(&mut self.tally, Tally::read(&self.inner));
         if self.tally.lost_probe_since(&before) {
             self.control.on_feedback(&Feedback::ProbeLost { now });
+        }
+        if self.tally.heard_since(&before) {
+            self.unanswered_since = None;
         }
         self.ack_debt.on_received(now, self.tally.received());
         self.fit_send_window();
@@ -472,19 +541,25 @@ impl Core {
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
     fn ack_due(&self) -> Option<Instant> {
-        let is_late = |due: &Instant| match self.limit {
+        let is_late = |due: &Instant| match self.limits.present() {
             Limit::Pacing(at) => at > *due,
             Limit::Window => true,
-            Limit::Application | Limit::Nothing => false,
+            Limit::Application | Limit::FlowControl | Limit::Nothing => false,
         };
         let beyond = self.control.ledger().in_flight() - self.control.plan().window;
         self.ack_debt.due(self.control.datagram(), self.control.debt(), beyond).filter(is_late)
     }
 
+    /// When the peer's silence is to count as the end.
+    fn dead_at(&self) -> Option<Instant> {
+        let timeout = self.setup.transport.dead_link_after()?;
+        self.unanswered_since.filter(|_| !self.inner.is_closed()).map(|since| since + timeout)
+    }
+
     /// When the path is to be asked for a sign of life.
     fn ping_due(&self) -> Option<Instant> {
-        let waiting = match self.limit {
-            Limit::Application => Waiting::Tail,
+        let waiting = match self.limits.present() {
+            Limit::Application | Limit::FlowControl => Waiting::Tail,
             Limit::Pacing(_) if self.tail.is_copying() => Waiting::Tail,
             Limit::Window => Waiting::Blocked,
             Limit::Pacing(_) | Limit::Nothing => return None,

@@ -40,6 +40,8 @@ use crate::units::Bytes;
 pub(super) struct Driver {
     shard: Arc<Shard>,
     socket: Socket,
+    /// The socket before it, until when it is listened to.
+    former: Option<(Socket, Instant)>,
     egress: Egress,
     outlets: Arc<Outlets>,
     /// The task that keeps the outlets up to date, and ends with us.
@@ -86,6 +88,7 @@ impl Driver {
         Ok(Self {
             shard,
             socket,
+            former: None,
             egress: Egress::new(Outlet::unknown(outlets.anchor()).anchor),
             outlets,
             watcher,
@@ -113,6 +116,11 @@ impl Driver {
     /// One turn of the loop: whether anything was done.
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut is_busy = self.receive(cx)?;
+        // Another socket is registered with the runtime by the attempt to receive from it.
+        if let Some(socket) = self.shard.take_socket() {
+            self.move_to(socket);
+            is_busy |= self.receive(cx)?;
+        }
         is_busy |= self.take_dirty(cx);
         is_busy |= self.expire(clock::now());
         is_busy |= self.handle_endpoint_events();
@@ -128,7 +136,18 @@ impl Driver {
         let mut bufs = self.inbox.space.chunks_exact_mut(LARGEST_MESSAGE).map(IoSliceMut::new);
         let mut bufs: [IoSliceMut<'_>; RECEIVE_MESSAGES] =
             std::array::from_fn(|_| bufs.next().expect("the space holds all messages"));
-        let received = match self.socket.poll_recv(cx, &mut bufs, &mut self.inbox.meta) {
+        let mut polled = self.socket.poll_recv(cx, &mut bufs, &mut self.inbox.meta);
+        if let Some((former, until)) = self.former.take_if(|_| polled.is_pending()) {
+            polled = match former.poll_recv(cx, &mut bufs, &mut self.inbox.meta) {
+                // It is done with, and its errors concern nobody.
+                Poll::Ready(Err(_)) => Poll::Pending,
+                polled => {
+                    self.former = Some((former, until)).filter(|(_, until)| clock::now() < *until);
+                    polled
+                }
+            };
+        }
+        let received = match polled {
             Poll::Pending => return Ok(false),
             // It concerns one peer or one moment; connections' timers notice what comes of it.
             Poll::Ready(Err(error)) if self.failures < MOST_FAILURES => {
@@ -177,18 +196,19 @@ impl Driver {
                 );
                 match event {
                     Some(DatagramEvent::ConnectionEvent(handle, event)) => self.events.push((handle, event)),
-                    Some(DatagramEvent::NewConnection(incoming)) if endpoint.is_closed => {
-                        endpoint.refuse(incoming);
-                    }
-                    Some(DatagramEvent::NewConnection(incoming)) => {
-                        endpoint.incoming.push_back(incoming);
-                        endpoint.wake_waiting();
-                    }
+                    Some(DatagramEvent::NewConnection(incoming)) => endpoint.on_incoming(incoming),
                     Some(DatagramEvent::Response(transmit)) => endpoint.respond(transmit, response),
                     None => {}
                 }
             }
         }
+    }
+
+    /// Goes on with another socket. What is on its way to the one before it is still received.
+    fn move_to(&mut self, socket: Socket) {
+        self.ahead = Ahead::new(socket.room_ahead());
+        let former = std::mem::replace(&mut self.socket, socket);
+        self.former = Some((former, clock::now() + FORMER_SOCKET_IS_HEARD));
     }
 
     /// Looks at the connections that applications have touched.
@@ -310,12 +330,12 @@ impl Driver {
         // Asked anew: a device may turn out not to segment when it is first told to.
         let bytes = self.egress.longest_batch(flow);
         let limits = BatchLimits { bytes, segments: self.socket.max_segments() };
-        let mut transmit = state.core.poll_transmit(at, limits, &mut self.batch);
+        let mut transmit = state.poll_transmit(at, limits, &mut self.batch);
         let may_hurry = kept_by_kernel.is_some() && self.ahead.has_room(now);
         if transmit.is_none()
             && let Some(next) = state.core.next_release().filter(|next| may_hurry && *next <= now + LEAD)
         {
-            transmit = state.core.poll_transmit(next.max(at), limits, &mut self.batch);
+            transmit = state.poll_transmit(next.max(at), limits, &mut self.batch);
         }
         if let Some(transmit) = transmit {
             let release = kept_by_kernel.map(|outlet| outlet.release(state.core.departure().max(at)));
@@ -433,7 +453,7 @@ impl Drop for Driver {
         let connections = {
             let mut endpoint = self.shard.endpoint();
             endpoint.is_dead = true;
-            while let Some(incoming) = endpoint.incoming.pop_front() {
+            while let Some((incoming, _)) = endpoint.incoming.pop_front() {
                 endpoint.proto.ignore(incoming);
             }
             endpoint.wake_waiting();
@@ -460,6 +480,9 @@ const RECEIVE_MESSAGES: usize = if BATCH_SIZE < 8 { BATCH_SIZE } else { 8 };
 /// Receive errors in a row that are borne: each ICMP message of an unreachable peer is one, and a lack of
 /// memory passes, but a socket that only fails is dead.
 const MOST_FAILURES: u32 = 1000;
+
+/// How long a socket that was left is still heard: what was on its way to it arrives within a few round trips.
+const FORMER_SOCKET_IS_HEARD: Duration = Duration::from_secs(3);
 
 /// The longest UDP payload, and the longest coalesced message.
 const LARGEST_MESSAGE: usize = 65_535;

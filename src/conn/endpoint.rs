@@ -3,25 +3,25 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use quinn_proto::VarInt;
-use quinn_proto::crypto;
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
-use rustls::client::WebPkiServerVerifier;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use socket2::{Domain, Protocol, Type};
 
 use super::cid::ShardCids;
+use super::client::ClientConfig;
 use super::clock;
-use super::config::{ClientHandshake, Law, TransportConfig};
-use super::connection::{Connecting, Connection};
+use super::config::{Law, TransportConfig};
+use super::connecting::Connecting;
 use super::core::{self, Setup};
 use super::driver::Driver;
-use super::error::{ConnectError, ConnectionError};
+use super::error::ConnectError;
+use super::incoming::Incoming;
 use super::interface::{Outlet, Outlets, SendClock};
+use super::server::ServerConfig;
 use super::shard::{EndpointState, Shard};
 use super::socket::Socket;
 use super::txtime::ReleaseReports;
@@ -76,114 +76,50 @@ impl Default for Law {
     }
 }
 
-/// How a server's connections begin and behave.
-#[derive(Clone)]
-pub struct ServerConfig {
-    proto: quinn_proto::ServerConfig,
-    law: Law,
-    transport: TransportConfig,
-}
-
-impl ServerConfig {
-    /// A server with this certificate chain, leaf first, and its key; TLS 1.3, no client certificates.
-    pub fn with_single_cert(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-    ) -> Result<Self, rustls::Error> {
-        Ok(Self::new(quinn_proto::ServerConfig::with_single_cert(chain, key)?))
-    }
-
-    /// A server with a TLS configuration of your own, for instance a
-    /// [`QuicServerConfig`](quinn_proto::crypto::rustls::QuicServerConfig) with ALPN.
-    pub fn with_crypto(crypto: Arc<dyn crypto::ServerConfig>) -> Self {
-        Self::new(quinn_proto::ServerConfig::with_crypto(crypto))
-    }
-
-    fn new(proto: quinn_proto::ServerConfig) -> Self {
-        Self { proto, law: Law::default(), transport: TransportConfig::default() }
-    }
-
-    /// Congestion controller of the connections. Default: [`Law::warprate`], its seed drawn.
-    pub fn law(&mut self, law: Law) -> &mut Self {
-        self.law = law;
-        self
-    }
-
-    /// Windows, timeouts and limits.
-    pub fn transport(&mut self, transport: TransportConfig) -> &mut Self {
-        self.transport = transport;
-        self
-    }
-}
-
-/// How a client's connections begin and behave.
-#[derive(Clone)]
-pub struct ClientConfig {
-    handshake: ClientHandshake,
-    law: Law,
-    transport: TransportConfig,
-}
-
-impl ClientConfig {
-    /// A client that trusts these authorities.
-    ///
-    /// Fails when one of them is unusable.
-    pub fn with_root_certificates(
-        roots: Arc<rustls::RootCertStore>,
-    ) -> Result<Self, rustls::client::VerifierBuilderError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build()?;
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("ring speaks TLS 1.3")
-            .with_webpki_verifier(verifier)
-            .with_no_client_auth();
-        let crypto = crypto::rustls::QuicClientConfig::try_from(tls).expect("ring has a QUIC cipher suite");
-        Ok(Self::with_crypto(Arc::new(crypto)))
-    }
-
-    /// A client with a TLS configuration of your own, for instance a
-    /// [`QuicClientConfig`](quinn_proto::crypto::rustls::QuicClientConfig) with ALPN.
-    pub fn with_crypto(crypto: Arc<dyn crypto::ClientConfig>) -> Self {
-        let handshake = ClientHandshake::new(crypto);
-        Self { handshake, law: Law::default(), transport: TransportConfig::default() }
-    }
-
-    /// Congestion controller of the connections. Default: [`Law::warprate`], its seed drawn.
-    pub fn law(&mut self, law: Law) -> &mut Self {
-        self.law = law;
-        self
-    }
-
-    /// Windows, timeouts and limits.
-    pub fn transport(&mut self, transport: TransportConfig) -> &mut Self {
-        self.transport = transport;
-        self
-    }
-}
-
 /// A UDP socket and the connections on it.
 ///
 /// Clones are handles of the same endpoint. It serves its connections until the last of them has ended,
 /// also after all handles are dropped; new clients are turned away from then on.
 #[derive(Clone)]
-pub struct Endpoint(Handle);
+pub struct Endpoint {
+    handle: Handle,
+    client: Option<ClientConfig>,
+}
+
+/// What became of handshakes since an endpoint began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Clients that were taken up.
+    pub accepted_handshakes: u64,
+    /// Connections that we have begun.
+    pub outgoing_handshakes: u64,
+    /// Clients that were turned away, whether by the application, or because it had let go.
+    pub refused_handshakes: u64,
+    /// Clients that got no answer.
+    pub ignored_handshakes: u64,
+    /// Clients that were sent a Retry.
+    pub retried_handshakes: u64,
+    /// Answers to strangers (refusals, Retry, version negotiation, stateless resets) that were dropped since
+    /// 1,024 others were waiting to be sent.
+    pub dropped_answers: u64,
+}
 
 /// A counted reference to the shard.
-struct Handle {
-    shard: Arc<Shard>,
+pub(super) struct Handle {
+    pub shard: Arc<Shard>,
     shared: Arc<Settings>,
 }
 
 struct Settings {
-    local_addr: SocketAddr,
+    config: EndpointConfig,
+    /// The socket's address.
+    local_addr: Mutex<SocketAddr>,
     outlets: Arc<Outlets>,
-    server: Option<ServerConfig>,
-    client: Mutex<Option<ClientConfig>>,
 }
 
 impl Endpoint {
-    /// An endpoint that accepts connections at `addr`, and may begin its own.
+    /// An endpoint that accepts connections at `addr`, and may begin its own. At `[::]` it serves IPv4, too.
     ///
     /// Must be called within a tokio runtime with I/O enabled. The error names the address.
     pub fn server(config: ServerConfig, addr: SocketAddr) -> io::Result<Self> {
@@ -199,6 +135,7 @@ impl Endpoint {
 
     /// An endpoint on a socket that the caller brings.
     pub fn new(config: EndpointConfig, server: Option<ServerConfig>, socket: UdpSocket) -> io::Result<Self> {
+        let server = server.map(Arc::new);
         if config.anchor.is_some_and(Rate::is_zero) {
             let message = "the anchor is `0 bit/s`: it must be a rate above zero";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -216,55 +153,95 @@ impl Endpoint {
             !socket.may_fragment(),
             None,
         );
-        let shard = Shard::new(proto);
+        let shard = Shard::new(proto, server);
         let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
         let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
         let driver = Driver::new(shard.clone(), socket, outlets.clone(), watcher.abort_handle())?;
-        let shared = Arc::new(Settings { local_addr, outlets, server, client: Mutex::new(None) });
+        let local_addr = Mutex::new(local_addr);
+        let shared = Arc::new(Settings { config, local_addr, outlets });
         // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
-        let endpoint = Self(Handle { shard, shared });
+        let endpoint = Self { handle: Handle { shard, shared }, client: None };
         tokio::spawn(driver);
         Ok(endpoint)
     }
 
-    /// What [`connect`](Self::connect) uses from now on.
-    pub fn set_default_client_config(&self, config: ClientConfig) {
-        *self.0.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(config);
+    /// What [`connect`](Self::connect) uses from now on, by this handle and by those cloned from it later.
+    pub fn set_default_client_config(&mut self, config: ClientConfig) {
+        self.client = Some(config);
     }
 
     /// Begins a connection to `remote`, whose certificate must be valid for `server_name`.
     pub fn connect(&self, remote: SocketAddr, server_name: &str) -> Result<Connecting, ConnectError> {
-        let config = self.0.shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.connect_with(&config.ok_or(ConnectError::NoDefaultClientConfig)?, remote, server_name)
+        let config = self.client.clone().ok_or(ConnectError::NoDefaultClientConfig)?;
+        self.connect_with(config, remote, server_name)
     }
 
     /// Begins a connection with a configuration of its own.
     pub fn connect_with(
         &self,
-        config: &ClientConfig,
+        config: ClientConfig,
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let remote = self.0.shared.reachable(remote)?;
-        let outlet = self.0.shared.outlets.towards(remote);
+        let remote = self.handle.shared.reachable(remote)?;
+        let outlet = self.handle.shared.outlets.towards(remote);
         let setup = setup(&config.law, &config.transport, &outlet);
-        let mut endpoint = self.0.shard.endpoint();
+        let mut endpoint = self.handle.shard.endpoint();
         if endpoint.is_closed || endpoint.is_dead {
             return Err(ConnectError::EndpointStopping);
         }
         let (handle, core) =
             core::connect(&mut endpoint.proto, clock::now(), &config.handshake, &setup, remote, server_name)?;
-        Ok(Connecting::new(endpoint.insert(&self.0.shard, handle, core, outlet)))
+        endpoint.stats.outgoing_handshakes += 1;
+        Ok(Connecting::new(endpoint.insert(&self.handle.shard, handle, core, outlet)))
+    }
+
+    /// Serves the clients that come from now on under another configuration, or turns them away; those that
+    /// have come before are served under the one that they met. Renews certificates without a restart.
+    pub fn set_server_config(&self, config: Option<ServerConfig>) {
+        self.handle.shard.endpoint().set_server(config.map(Arc::new));
     }
 
     /// Waits for a client to begin a connection; `None` once the endpoint is closed.
     pub async fn accept(&self) -> Option<Incoming> {
         self.wait(|endpoint| match endpoint.incoming.pop_front() {
-            Some(incoming) => Some(Some(Incoming { inner: Some(incoming), endpoint: self.clone() })),
+            Some((incoming, config)) => Some(Some(Incoming::new(incoming, config, self.handle.clone()))),
             None => (endpoint.is_closed || endpoint.is_dead).then_some(None),
         })
         .await
+    }
+
+    /// Goes on with another socket: the endpoint's own connections move with it, as those of a client do that
+    /// changes from one network to another (RFC 9000 §9). They keep what their law has learned if the address
+    /// and the interface stay the same, and start anew otherwise. Clients of a server do not find it at its
+    /// new address.
+    ///
+    /// The socket must be of the same family as the one before it: addresses of peers are written for that.
+    /// On an error the endpoint stays where it is.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        let shared = &self.handle.shared;
+        if self.handle.shard.endpoint().is_dead {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the endpoint has ended"));
+        }
+        let socket = Socket::new(socket, shared.config.socket_buffer, shared.config.send_clock)?;
+        let addr = socket.local_addr()?;
+        let former = shared.local_addr();
+        if former.is_ipv4() != addr.is_ipv4() {
+            let message = format!("cannot move from {former} to {addr}: both must be IPv4, or both IPv6");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        *shared.local_addr.lock().unwrap_or_else(PoisonError::into_inner) = addr;
+        shared.outlets.move_to(addr.ip(), socket.clock());
+        self.handle.shard.rebind(socket);
+        let is_other_address = former.ip() != addr.ip();
+        let connections: Vec<_> = self.handle.shard.endpoint().connections().cloned().collect();
+        for connection in connections {
+            let remote = connection.lock().core.inner().remote_address();
+            let outlet = shared.outlets.towards(remote);
+            connection.lock().on_rebound(clock::now(), outlet, is_other_address);
+        }
+        Ok(())
     }
 
     /// Ends all connections at once, telling the peers `code` and `reason`, and takes up no more.
@@ -274,14 +251,14 @@ impl Endpoint {
     pub fn close(&self, code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let connections: Vec<_> = {
-            let mut endpoint = self.0.shard.endpoint();
+            let mut endpoint = self.handle.shard.endpoint();
             endpoint.close_door();
             endpoint.connections().cloned().collect()
         };
         for connection in connections {
             connection.lock().close(clock::now(), code, reason.clone());
         }
-        self.0.shard.mark_endpoint_dirty();
+        self.handle.shard.mark_endpoint_dirty();
     }
 
     /// Waits until every connection has ended and the peers have been told.
@@ -289,31 +266,44 @@ impl Endpoint {
         self.wait(|endpoint| (endpoint.is_idle() || endpoint.is_dead).then_some(())).await;
     }
 
-    /// The socket's address.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.0.shared.local_addr
+    /// The socket's address. Does not fail, but quinn's may.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.handle.shared.local_addr())
+    }
+
+    /// What became of handshakes since the endpoint began.
+    pub fn stats(&self) -> EndpointStats {
+        self.handle.shard.endpoint().stats
     }
 
     /// Connections that have not ended.
     pub fn open_connections(&self) -> usize {
-        self.0.shard.endpoint().open_connections()
+        self.handle.shard.endpoint().open_connections()
     }
 
     /// What the kernel reported of the release times that it was told, since the endpoint began. Only
     /// [`SendClock::Etf`] reports anything.
     pub fn release_reports(&self) -> ReleaseReports {
-        self.0.shard.reports()
+        self.handle.shard.reports()
     }
 
     async fn wait<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> T {
-        let shard = &self.0.shard;
+        let shard = &self.handle.shard;
         until(&shard.events, || ready(&mut shard.endpoint())).await
     }
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("local_addr", &self.local_addr()).finish_non_exhaustive()
+        f.debug_struct("Endpoint")
+            .field("local_addr", &self.handle.shared.local_addr())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    pub fn outlets(&self) -> &Outlets {
+        &self.shared.outlets
     }
 }
 
@@ -331,9 +321,13 @@ impl Drop for Handle {
 }
 
 impl Settings {
+    fn local_addr(&self) -> SocketAddr {
+        *self.local_addr.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `remote` as this socket can reach it: a dual-stack socket takes IPv4 as mapped addresses.
     fn reachable(&self, remote: SocketAddr) -> Result<SocketAddr, ConnectError> {
-        match (self.local_addr, remote.ip()) {
+        match (self.local_addr(), remote.ip()) {
             (SocketAddr::V4(_), IpAddr::V6(_)) => Err(ConnectError::InvalidRemoteAddress(remote)),
             (SocketAddr::V6(_), IpAddr::V4(ip)) => Ok((ip.to_ipv6_mapped(), remote.port()).into()),
             _ => Ok(remote),
@@ -341,81 +335,26 @@ impl Settings {
     }
 }
 
-/// A connection that a client has begun. Awaiting it accepts it; dropping it refuses it.
-#[derive(Debug)]
-pub struct Incoming {
-    inner: Option<quinn_proto::Incoming>,
-    endpoint: Endpoint,
-}
-
-impl Incoming {
-    /// Takes the connection up, under the endpoint's server configuration; refuses it once the endpoint is
-    /// closed.
-    pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
-        let incoming = self.inner.take().expect("taken only here and when dropped");
-        let Handle { shard, shared } = &self.endpoint.0;
-        let config = shared.server.as_ref().expect("only servers get connections");
-        let outlet = shared.outlets.towards(incoming.remote_address());
-        let setup = setup(&config.law, &config.transport, &outlet);
-        let mut response = Vec::new();
-        let mut endpoint = shard.endpoint();
-        if endpoint.is_closed || endpoint.is_dead {
-            endpoint.refuse(incoming);
-            shard.mark_endpoint_dirty();
-            return Err(ConnectionError::LocallyClosed);
-        }
-        let accepted = core::accept(
-            &mut endpoint.proto,
-            clock::now(),
-            config.proto.clone(),
-            &setup,
-            incoming,
-            &mut response,
-        );
-        match accepted {
-            Ok((handle, core)) => Ok(Connecting::new(endpoint.insert(shard, handle, core, outlet))),
-            Err(error) => {
-                if let Some(transmit) = error.response {
-                    endpoint.respond(transmit, response);
-                    shard.mark_endpoint_dirty();
-                }
-                Err(error.cause)
-            }
-        }
-    }
-
-    /// The client's address, not yet validated.
-    pub fn remote_address(&self) -> SocketAddr {
-        self.inner.as_ref().expect("taken only when used up").remote_address()
-    }
-}
-
-impl IntoFuture for Incoming {
-    type Output = Result<Connection, ConnectionError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.accept()?.await })
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        if let Some(incoming) = self.inner.take() {
-            let shard = &self.endpoint.0.shard;
-            shard.endpoint().refuse(incoming);
-            shard.mark_endpoint_dirty();
-        }
-    }
-}
-
-fn setup(law: &Law, transport: &TransportConfig, outlet: &Outlet) -> Setup {
+/// How a connection that leaves by `outlet` is to behave.
+pub(super) fn setup(law: &Law, transport: &TransportConfig, outlet: &Outlet) -> Setup {
     Setup { law: law.clone(), anchor: outlet.anchor, transport: transport.clone() }
 }
 
+/// A socket at `addr`; one for IPv6 takes IPv4 too, if its address does and the system can.
 fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
-    UdpSocket::bind(addr)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}")))
+    let bind = || {
+        let socket = socket2::Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+        if addr.is_ipv6()
+            && let Err(error) = socket.set_only_v6(false)
+        {
+            tracing::debug!(%error, "the socket takes IPv6 only");
+        }
+        socket.bind(&addr.into())?;
+        Ok(socket.into())
+    };
+    bind().map_err(|error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}"))
+    })
 }
 
 /// Enough for a busy host, and granted by Linux where `net.core.rmem_max` allows it.

@@ -1,8 +1,10 @@
 //! Connections: `quinn-proto`'s state machine, its seam to our control, and the tokio side.
 //!
 //! ```text
-//! endpoint, connection, streams   what applications hold
-//! shard, driver                   what they share; the task of one socket
+//! endpoint, incoming, connecting  what applications hold: where connections begin,
+//! connection, streams, datagrams  and what is done with them
+//! server, client, config          what they choose
+//! shard, state, driver            what is shared behind locks; the task of one socket
 //! departures                      when datagrams really leave
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
@@ -17,22 +19,29 @@ mod ahead;
 mod alarm;
 mod batch;
 mod cid;
+mod client;
 mod clock;
 mod config;
+mod connecting;
 mod connection;
 pub mod core;
 mod crypto;
+mod datagrams;
 #[cfg(target_os = "linux")]
 mod departures;
 mod driver;
 mod drop_in;
 mod endpoint;
 mod error;
+mod incoming;
 mod interface;
+mod limits;
 #[cfg(feature = "qlog")]
 mod qlog;
+mod server;
 mod shard;
 mod socket;
+mod state;
 mod stats;
 mod streams;
 mod tail;
@@ -42,19 +51,26 @@ mod wait;
 mod watcher;
 
 pub use batch::BatchLimits;
+pub use client::ClientConfig;
 pub use config::{ClientHandshake, Law, TransportConfig};
-pub use connection::{Connecting, Connection};
+pub use connecting::{Connecting, ZeroRttAccepted, ZeroRttConnection};
+pub use connection::Connection;
+pub use datagrams::SendDatagramError;
 #[cfg(target_os = "linux")]
 pub use departures::{Departure, measure_departures};
 pub use drop_in::DropIn;
-pub use endpoint::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig};
+pub use endpoint::{Endpoint, EndpointConfig, EndpointStats};
 pub use error::{
-    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, WriteError,
+    ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, ResetError,
+    StoppedError, WriteError,
 };
+pub use incoming::{Incoming, IncomingFuture, RetryError};
 pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
+pub use limits::{Blocked, Limit};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
-pub use stats::{ConnectionStats, Limit, PathStats};
+pub use server::ServerConfig;
+pub use stats::{CongestionState, ConnectionStats, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tail::Copies;
 pub use tap::Foreign;

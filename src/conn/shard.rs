@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-use quinn_proto::{ConnectionHandle, Incoming, Transmit};
+use quinn_proto::{ConnectionHandle, Incoming, RetryError, Transmit};
 use tokio::sync::Notify;
 
-use super::connection::{self, ConnectionRef};
 use super::core::Core;
+use super::endpoint::EndpointStats;
 use super::interface::Outlet;
+use super::server::ServerConfig;
+use super::socket::Socket;
+use super::state::{self, ConnectionRef};
 use super::txtime::ReleaseReports;
 
 /// What endpoint handles, connections and the driver share.
@@ -29,9 +32,13 @@ pub(super) struct Shard {
 /// The endpoint behind its lock.
 pub(super) struct EndpointState {
     pub proto: quinn_proto::Endpoint,
-    pub connections: Vec<Option<Arc<connection::Shared>>>,
+    pub connections: Vec<Option<Arc<state::Shared>>>,
     open: usize,
-    pub incoming: VecDeque<Incoming>,
+    /// What clients that come now are served under, if they are.
+    pub server: Option<Arc<ServerConfig>>,
+    /// Clients that wait for an answer, and what the server was when they came.
+    pub incoming: VecDeque<(Incoming, Arc<ServerConfig>)>,
+    pub stats: EndpointStats,
     /// Datagrams that the endpoint itself wants to send.
     pub responses: VecDeque<(Transmit, Vec<u8>)>,
     /// Tasks that wait for a connection to come or to go.
@@ -45,6 +52,8 @@ pub(super) struct EndpointState {
 #[derive(Default)]
 struct Dirty {
     connections: Vec<ConnectionHandle>,
+    /// The endpoint moves to this socket.
+    socket: Option<Socket>,
     /// Connections that leave by another outlet than they did.
     outlets: Vec<(ConnectionHandle, Outlet)>,
     /// The endpoint itself has something to send, or has lost its last handle.
@@ -53,13 +62,15 @@ struct Dirty {
 }
 
 impl Shard {
-    pub fn new(proto: quinn_proto::Endpoint) -> Arc<Self> {
+    pub fn new(proto: quinn_proto::Endpoint, server: Option<Arc<ServerConfig>>) -> Arc<Self> {
         let events = Arc::new(Notify::new());
         let endpoint = EndpointState {
             proto,
             connections: Vec::new(),
             open: 0,
+            server,
             incoming: VecDeque::new(),
+            stats: EndpointStats::default(),
             responses: VecDeque::new(),
             events: events.clone(),
             is_closed: false,
@@ -87,6 +98,11 @@ impl Shard {
     /// Tells the driver where a connection's datagrams leave from now on.
     pub fn set_outlet(&self, handle: ConnectionHandle, outlet: Outlet) {
         self.wake_driver(|dirty| dirty.outlets.push((handle, outlet)));
+    }
+
+    /// Tells the driver to go on with another socket.
+    pub fn rebind(&self, socket: Socket) {
+        self.wake_driver(|dirty| dirty.socket = Some(socket));
     }
 
     /// Asks the driver to look at the endpoint.
@@ -128,6 +144,11 @@ impl Shard {
         }
     }
 
+    /// The socket to go on with, if there is another.
+    pub fn take_socket(&self) -> Option<Socket> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).socket.take()
+    }
+
     /// Moves what is dirty into `connections` and `outlets`, and registers for the next change; whether
     /// there was any.
     pub fn take_dirty(
@@ -140,7 +161,8 @@ impl Shard {
         dirty.driver = Some(cx.waker().clone());
         connections.append(&mut dirty.connections);
         outlets.append(&mut dirty.outlets);
-        std::mem::take(&mut dirty.endpoint) || !connections.is_empty() || !outlets.is_empty()
+        let is_touched = std::mem::take(&mut dirty.endpoint) || dirty.socket.is_some();
+        is_touched || !connections.is_empty() || !outlets.is_empty()
     }
 }
 
@@ -153,20 +175,22 @@ impl EndpointState {
         core: Core,
         outlet: Outlet,
     ) -> ConnectionRef {
-        shard.set_outlet(handle, outlet);
-        let shared = connection::Shared::new(handle, core, shard.clone());
+        let shared = state::Shared::new(handle, core, shard.clone(), outlet);
         if self.connections.len() <= handle.0 {
             self.connections.resize_with(handle.0 + 1, || None);
         }
         self.connections[handle.0] = Some(shared.clone());
         self.open += 1;
         let connection = ConnectionRef::new(shared);
-        connection.lock().mark_dirty();
+        let mut state = connection.lock();
+        state.set_outlet(outlet);
+        state.mark_dirty();
+        drop(state);
         connection
     }
 
     /// The connections that have not drained.
-    pub fn connections(&self) -> impl Iterator<Item = &Arc<connection::Shared>> {
+    pub fn connections(&self) -> impl Iterator<Item = &Arc<state::Shared>> {
         self.connections.iter().flatten()
     }
 
@@ -174,10 +198,27 @@ impl EndpointState {
         self.open
     }
 
+    /// Serves the clients that come from now on under `server`, or none.
+    pub fn set_server(&mut self, server: Option<Arc<ServerConfig>>) {
+        self.proto.set_server_config(server.as_ref().map(|server| Arc::new(server.proto.clone())));
+        self.server = server;
+    }
+
+    /// A client has knocked.
+    pub fn on_incoming(&mut self, incoming: Incoming) {
+        match &self.server {
+            Some(server) if !self.is_closed => {
+                self.incoming.push_back((incoming, server.clone()));
+                self.wake_waiting();
+            }
+            _ => self.refuse(incoming),
+        }
+    }
+
     /// Takes up no more connections, and turns those away that have knocked.
     pub fn close_door(&mut self) {
         self.is_closed = true;
-        while let Some(incoming) = self.incoming.pop_front() {
+        while let Some((incoming, _)) = self.incoming.pop_front() {
             self.refuse(incoming);
         }
         self.wake_waiting();
@@ -185,15 +226,33 @@ impl EndpointState {
 
     /// Turns a client away.
     pub fn refuse(&mut self, incoming: Incoming) {
+        self.stats.refused_handshakes += 1;
         let mut response = Vec::new();
         let transmit = self.proto.refuse(incoming, &mut response);
         self.respond(transmit, response);
+    }
+
+    /// Asks a client to come back with a token.
+    pub fn retry(&mut self, incoming: Incoming) -> Result<(), RetryError> {
+        let mut response = Vec::new();
+        let transmit = self.proto.retry(incoming, &mut response)?;
+        self.stats.retried_handshakes += 1;
+        self.respond(transmit, response);
+        Ok(())
+    }
+
+    /// Forgets a client.
+    pub fn ignore(&mut self, incoming: Incoming) {
+        self.stats.ignored_handshakes += 1;
+        self.proto.ignore(incoming);
     }
 
     /// Queues a datagram of the endpoint's own; when too many are waiting, strangers get no answer.
     pub fn respond(&mut self, transmit: Transmit, datagram: Vec<u8>) {
         if self.responses.len() < MOST_RESPONSES {
             self.responses.push_back((transmit, datagram));
+        } else {
+            self.stats.dropped_answers += 1;
         }
     }
 
@@ -207,7 +266,7 @@ impl EndpointState {
         self.events.notify_waiters();
     }
 
-    pub fn get(&self, handle: ConnectionHandle) -> Option<Arc<connection::Shared>> {
+    pub fn get(&self, handle: ConnectionHandle) -> Option<Arc<state::Shared>> {
         self.connections.get(handle.0).cloned().flatten()
     }
 

@@ -1,28 +1,15 @@
 //! What a connection did: the public [`ConnectionStats`], and the counters from which the core reads
 //! what the state machine does not report.
 
-use std::time::Instant;
-
 use quinn_proto::FrameStats;
 
+use super::config::Law;
+use super::limits::{Blocked, Limit};
 use super::tail::Copies;
 use crate::control::Control;
-use crate::loss::Audit;
-use crate::signal::{Purpose, Rtt};
+use crate::loss::{Audit, Losses};
+use crate::signal::{Delay, DeliverySample, Plan, Purpose, Rtt};
 use crate::units::{Bytes, Rate};
-
-/// What holds the sender back at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// Nothing: it has not tried to send since something happened.
-    Nothing,
-    /// The pacer, until then.
-    Pacing(Instant),
-    /// The window is full.
-    Window,
-    /// The application has nothing to send, or flow control holds it back.
-    Application,
-}
 
 /// A connection's statistics.
 #[derive(Debug, Clone)]
@@ -30,6 +17,8 @@ pub enum Limit {
 pub struct ConnectionStats {
     /// The present path.
     pub path: PathStats,
+    /// For how long the sender was held back, by what held it, when the connection was last polled.
+    pub blocked: Blocked,
     /// What left twice, on all paths. The state machine does not count it.
     pub copies: Copies,
     /// The state machine's own counters. Its `path.cwnd` is the gate, not a window; see
@@ -43,9 +32,15 @@ pub struct ConnectionStats {
 pub struct PathStats {
     /// Round-trip times, once measured.
     pub rtt: Option<Rtt>,
+    /// Least round-trip time of late, how much it varies by itself, and the queue that stands above both.
+    pub delay: Delay,
     /// Rate at which packets leave: the law's, bounded by the anchor. Counts UDP payload.
     pub pacing_rate: Rate,
+    /// How fast the path delivered at the last acknowledgement that proves it. If `app_limited`, what it can
+    /// do is more.
+    pub delivery: Option<DeliverySample>,
     /// Bound on bytes in flight.
+    #[doc(alias = "cwnd")]
     pub window: Bytes,
     /// Bytes in flight.
     pub in_flight: Bytes,
@@ -53,6 +48,8 @@ pub struct PathStats {
     pub delivered: Bytes,
     /// Bytes declared lost.
     pub lost: Bytes,
+    /// What the losses were found to mean, and how many packets were marked.
+    pub losses: Losses,
     /// Bytes of them that arrived after all: packets overtaken by others, or delayed.
     pub spurious: Bytes,
     /// Size of a full datagram.
@@ -65,28 +62,43 @@ pub struct PathStats {
     pub audit: Audit,
 }
 
+/// A connection's congestion controller.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CongestionState {
+    /// The law that was chosen.
+    pub law: Law,
+    /// Its present state.
+    pub state: &'static str,
+    /// How fast and how much in flight it wants the path to be used.
+    pub plan: Plan,
+}
+
 impl ConnectionStats {
     pub(super) fn new(
         control: &Control,
-        limit: Limit,
+        (limit, blocked): (Limit, Blocked),
         copies: Copies,
         proto: quinn_proto::ConnectionStats,
     ) -> Self {
         let ledger = control.ledger();
         let path = PathStats {
             rtt: ledger.rtt(),
+            delay: ledger.delay(),
             pacing_rate: control.pacing_rate(),
+            delivery: control.delivery(),
             window: control.plan().window,
             in_flight: ledger.in_flight(),
             delivered: ledger.delivered(),
             lost: ledger.lost(),
+            losses: control.losses(),
             spurious: ledger.spurious(),
             datagram: control.datagram(),
             limit,
             state: control.state(),
             audit: ledger.audit(),
         };
-        Self { path, copies, proto }
+        Self { path, blocked, copies, proto }
     }
 }
 
@@ -100,6 +112,7 @@ pub(super) struct Tally {
     probes_sent: u64,
     probes_lost: u64,
     eliciting_received: u64,
+    acks_received: u64,
 }
 
 impl Tally {
@@ -113,6 +126,7 @@ impl Tally {
             probes_sent: stats.path.sent_plpmtud_probes,
             probes_lost: stats.path.lost_plpmtud_probes,
             eliciting_received: ack_eliciting(&stats.frame_rx),
+            acks_received: stats.frame_rx.acks,
         }
     }
 
@@ -135,6 +149,11 @@ impl Tally {
         } else {
             Purpose::Data
         }
+    }
+
+    /// Whether the peer has said anything since `before`.
+    pub fn heard_since(&self, before: &Self) -> bool {
+        self.eliciting_received > before.eliciting_received || self.acks_received > before.acks_received
     }
 
     /// Whether a ping has left since `before`.

@@ -105,6 +105,12 @@ impl Ledger {
         }
     }
 
+    /// Totals and rounds go on, so that a law that goes on never sees them fall; packets are those of `now` on.
+    pub fn rebound(&self, now: Instant) -> Self {
+        let Self { delivered, lost, spurious, round, next_round_delivered, .. } = *self;
+        Self { delivered, lost, spurious, round, next_round_delivered, ..Self::new(now) }
+    }
+
     /// Books a departure. `None` for a datagram of acknowledgements alone, which is not in flight.
     pub fn on_sent(
         &mut self,

@@ -8,9 +8,11 @@
 mod classifier;
 mod delay;
 mod ledger;
+mod losses;
 mod missing;
 mod recovery;
 
 pub use classifier::Classifier;
 pub use ledger::{Audit, Ledger};
+pub use losses::{Losses, Lost};
 pub use recovery::{RecoveryClock, Waiting};

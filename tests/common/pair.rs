@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Event, StreamId, Transmit};
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, Law, TransportConfig};
+use warprate::conn::{BatchLimits, ClientHandshake, Law, TransportConfig};
 use warprate::units::{Bytes, Rate};
 
 pub fn ms(n: u64) -> Duration {
@@ -46,6 +46,8 @@ pub struct End {
     pub received: u64,
     pub is_finished: bool,
     incoming: Option<(quinn_proto::ServerConfig, Setup)>,
+    /// Whether clients are sent a Retry first.
+    pub retries: bool,
     /// Bytes of a stream still to be written.
     pub backlog: Option<(StreamId, u64)>,
 }
@@ -73,7 +75,39 @@ pub struct Pair {
 impl Pair {
     /// Begins a connection over a wire with this one-way delay.
     pub fn new(delay: Duration, client: Setup, server: Setup) -> Self {
-        let (server_config, client_handshake) = super::tls();
+        Self::with_tls(&super::tls(), delay, client, server)
+    }
+
+    /// Begins a connection whose client has connected to the same server before, and may hurry.
+    pub fn acquainted(delay: Duration, client: Setup, server: Setup) -> Self {
+        let (config, handshake) = super::tls();
+        Self::meet_again([config.clone(), config], handshake, delay, client, server)
+    }
+
+    /// The same, but the server has forgotten the client, and turns down what it says early.
+    pub fn forgotten(delay: Duration, client: Setup, server: Setup) -> Self {
+        let (configs, handshake) = super::tls_of_two_servers();
+        Self::meet_again(configs, handshake, delay, client, server)
+    }
+
+    fn meet_again(
+        [first, second]: [quinn_proto::ServerConfig; 2],
+        handshake: ClientHandshake,
+        delay: Duration,
+        client: Setup,
+        server: Setup,
+    ) -> Self {
+        let mut pair = Self::with_tls(&(first, handshake.clone()), delay, client.clone(), server.clone());
+        pair.run_until(ms(5_000), |pair| pair.client.has_connected() && pair.wire.is_empty());
+        Self::with_tls(&(second, handshake), delay, client, server)
+    }
+
+    fn with_tls(
+        (server_config, client_handshake): &(quinn_proto::ServerConfig, ClientHandshake),
+        delay: Duration,
+        client: Setup,
+        server: Setup,
+    ) -> Self {
         let mut endpoint_config = quinn_proto::EndpointConfig::default();
         endpoint_config.rng_seed(Some([7; 32]));
         let endpoint_config = Arc::new(endpoint_config);
@@ -94,13 +128,14 @@ impl Pair {
             received: 0,
             is_finished: false,
             incoming,
+            retries: false,
             backlog: None,
         };
         let mut pair = Self {
             now,
             start: now,
             client: end(None, 1, None),
-            server: end(Some(server_config.clone()), 2, Some((server_config, server))),
+            server: end(Some(server_config.clone()), 2, Some((server_config.clone(), server))),
             fate: Box::new(move |departure| Some((delay, departure.ecn))),
             wire: Wire::new(),
             sequence: 0,
@@ -112,7 +147,7 @@ impl Pair {
         let (handle, core) = core::connect(
             &mut end.endpoint,
             now,
-            &client_handshake,
+            client_handshake,
             &client,
             pair.server.address,
             "localhost",
@@ -325,6 +360,10 @@ impl End {
                     core.handle_event(now, event);
                 }
                 vec![]
+            }
+            Some(DatagramEvent::NewConnection(incoming)) if self.retries && incoming.may_retry() => {
+                let transmit = self.endpoint.retry(incoming, &mut buf).expect("it may");
+                vec![(transmit, buf)]
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let (config, setup) = self.incoming.clone().expect("only servers get connections");

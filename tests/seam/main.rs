@@ -6,7 +6,9 @@ mod common;
 
 mod acks;
 mod chaos;
+mod datagrams;
 mod deadline;
+mod early;
 mod foreign;
 mod handshake;
 mod identity;
@@ -15,6 +17,8 @@ mod migration;
 mod pacing;
 mod recovery;
 mod requests;
+mod silence;
+mod stats;
 mod tail;
 
 use common::pair::{Pair, ms, setup};

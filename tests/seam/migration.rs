@@ -237,3 +237,88 @@ fn a_new_address_gets_at_most_three_times_what_came_from_it_until_it_is_validate
     // first MTU probe asks for none.
     assert!(sent <= 3 * received + 1_200 + 1_326, "{sent} for {received}");
 }
+
+/// A client that has uploaded for half a second, moves by itself, and is heard from its new address alone.
+fn client_moves(address: SocketAddr, is_other_path: bool) -> (Pair, Diary) {
+    let diary = Diary::new(Rate::mbps(20), Bytes::mb(64));
+    let mut pair = settled(DELAY, setup(diary.law()), fixed(Rate::mbps(10)));
+    pair.upload(5_000_000);
+    pair.run(ms(500));
+    diary.clear();
+    pair.move_client(address);
+    only(&mut pair, address);
+    let now = pair.now;
+    pair.client.core().on_rebound(now, is_other_path);
+    assert!(pair.run_until(ms(30_000), |pair| pair.server.is_finished), "{} bytes", pair.server.received);
+    assert_eq!(pair.server.received, 5_000_000);
+    assert_eq!(pair.server.core().inner().remote_address(), address);
+    pair.run(ms(1_000));
+    assert_eq!(pair.client.core().stats().path.in_flight, Bytes::ZERO);
+    (pair, diary)
+}
+
+#[test]
+fn a_client_that_changes_its_port_keeps_law_and_ledger() {
+    let (mut pair, diary) = client_moves(rebound(), false);
+    assert_eq!(diary.laws(), 1);
+    let path = pair.client.core().stats().path;
+    assert!(path.delivered >= Bytes::mb(5) && path.audit.inexact_losses == 0, "{path:?}");
+}
+
+#[test]
+fn a_client_that_changes_its_network_starts_anew() {
+    let (mut pair, diary) = client_moves(away(1), true);
+    assert_eq!(diary.laws(), 2);
+    let path = pair.client.core().stats().path;
+    assert!(path.delivered < Bytes::mb(5), "the ledger begins anew: {path:?}");
+}
+
+#[test]
+fn a_client_that_moves_uses_another_connection_id() {
+    // RFC 9000 §9.5: nobody on the way is to recognise it.
+    let (pair, _) = client_moves(away(1), true);
+    let ids = |address: SocketAddr| -> std::collections::BTreeSet<Vec<u8>> {
+        let mine = pair.departures.iter().filter(|departure| departure.source == address);
+        mine.map(|departure| departure.data[1..9].to_vec()).collect()
+    };
+    let (before, after) = (ids(home()), ids(away(1)));
+    assert!(!before.is_empty() && !after.is_empty() && before.is_disjoint(&after));
+}
+
+#[test]
+fn a_client_that_moves_at_random_loses_nothing_in_either_direction() {
+    for seed in 0..40 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let law = match rng.random_range(0..3) {
+            0 => Law::quinn_cubic(),
+            1 => Law::warprate(seed),
+            _ => Law::fixed(Rate::mbps(20), Bytes::mb(1)),
+        };
+        let mut pair = settled(DELAY, setup(law.clone()), setup(law));
+        pair.download(1_000_000);
+        pair.upload(1_000_000);
+        for _ in 0..rng.random_range(1..6) {
+            pair.run(ms(rng.random_range(1..200)));
+            let from = pair.client.address;
+            let address = [home(), rebound(), away(1), away(2)][rng.random_range(0..4)];
+            let now = pair.now;
+            pair.move_client(address);
+            pair.client.core().on_rebound(now, address.ip() != from.ip());
+            // Addresses that it has left are heard no more.
+            let loss = rng.random_range(0.0..0.05);
+            let mut chance = StdRng::seed_from_u64(seed);
+            pair.fate = losing(DELAY, move |departure| {
+                let is_there = departure.source == address || departure.destination == address;
+                !is_there || chance.random_bool(loss)
+            });
+        }
+        let is_done = pair.run_until(ms(60_000), |pair| pair.client.is_finished && pair.server.is_finished);
+        let received = (pair.client.received, pair.server.received);
+        assert!(is_done && received == (1_000_000, 1_000_000), "seed {seed}: {received:?}");
+        pair.run(ms(3_000));
+        for end in [&mut pair.client, &mut pair.server] {
+            let path = end.core().stats().path;
+            assert_eq!(path.in_flight, Bytes::ZERO, "seed {seed}: {path:?}");
+        }
+    }
+}

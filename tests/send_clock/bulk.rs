@@ -77,7 +77,8 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
     told.recv().unwrap();
     let seconds = runtime.block_on(async {
         let client = Endpoint::client("10.7.2.1:0".parse().unwrap()).unwrap();
-        let connection = client.connect_with(&client_config, "10.7.2.2:4433".parse().unwrap(), "localhost");
+        let connection =
+            client.connect_with(client_config.clone(), "10.7.2.2:4433".parse().unwrap(), "localhost");
         let connection = connection.unwrap().await.unwrap();
         let mut stream = connection.accept_uni().await.unwrap();
         let start = Instant::now();

@@ -29,10 +29,16 @@ pub struct Outlet {
 /// The outlets of an endpoint, and what it was told to make of them.
 #[derive(Debug)]
 pub struct Outlets {
-    local: IpAddr,
     anchor: Option<Rate>,
-    clock: SendClock,
+    seat: Mutex<Seat>,
     known: Mutex<FxHashMap<u32, Outlet>>,
+}
+
+/// A socket, as far as routes depend on it.
+#[derive(Debug, Clone, Copy)]
+struct Seat {
+    local: IpAddr,
+    clock: SendClock,
 }
 
 impl Outlet {
@@ -52,7 +58,13 @@ impl Outlets {
     /// Of a socket at `local` that can use `clock` besides the timer; `anchor` overrides what the kernel
     /// knows.
     pub fn new(local: IpAddr, anchor: Option<Rate>, clock: SendClock) -> Self {
-        Self { local, anchor, clock, known: Mutex::default() }
+        Self { anchor, seat: Mutex::new(Seat { local, clock }), known: Mutex::default() }
+    }
+
+    /// The endpoint has moved to another socket.
+    pub fn move_to(&self, local: IpAddr, clock: SendClock) {
+        *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = Seat { local, clock };
+        self.forget();
     }
 
     /// What was demanded of all anchors.
@@ -63,7 +75,7 @@ impl Outlets {
     /// The outlet towards `remote`. A look-up that fails leads to the unknown one: the datagrams may get
     /// through all the same.
     pub fn towards(&self, remote: SocketAddr) -> Outlet {
-        let index = match Interface::index_towards(remote, Some(self.local)) {
+        let index = match Interface::index_towards(remote, Some(self.seat().local)) {
             Ok(index) => index,
             Err(error) => {
                 tracing::debug!(%error, "the interface is not known");
@@ -77,6 +89,10 @@ impl Outlets {
     /// Something has changed: what was known is looked up anew.
     pub fn forget(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn seat(&self) -> Seat {
+        *self.seat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn learn(&self, index: u32) -> Outlet {
@@ -102,7 +118,7 @@ impl Outlets {
 
     fn outlet(&self, interface: &Interface) -> Outlet {
         let offered = interface.qdisc.send_clock();
-        let clock = if offered == self.clock { offered } else { SendClock::Timer };
+        let clock = if offered == self.seat().clock { offered } else { SendClock::Timer };
         let (margin, early) = match (clock, interface.qdisc.etf) {
             (SendClock::Etf, Some(etf)) if etf.is_offloaded => (etf.delta + ETF_SLACK, Duration::ZERO),
             (SendClock::Etf, Some(etf)) => (ETF_SLACK, etf.delta),

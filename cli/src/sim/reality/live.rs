@@ -58,7 +58,7 @@ async fn run(topology: &Topology, law: &Law, seed: u64) -> anyhow::Result<Outcom
     let (server, client) = endpoints(flow, law)?;
     // The relay's `forward` is what clients send: in a download the acknowledgements.
     let relayed = PathProfile { forward: path.reverse, reverse: path.forward };
-    let relay = UdpRelay::start(localhost(), server.local_addr(), &relayed, seed)?;
+    let relay = UdpRelay::start(localhost(), server.local_addr()?, &relayed, seed)?;
     let ((first_write, _server), (last_byte, _client)) =
         tokio::try_join!(serve(&server, bytes), fetch(&client, &relay, bytes))?;
     let stats = relay.stats();
@@ -76,20 +76,21 @@ fn endpoints(flow: &Flow, law: &Law) -> anyhow::Result<(Endpoint, Endpoint)> {
     let certificate = CertificateDer::from(CERTIFICATE);
     let mut transport = TransportConfig::default();
     transport.initial_mtu(flow.mtu);
+    let transport = Arc::new(transport);
     let mut server = ServerConfig::with_single_cert(
         vec![certificate.clone()],
         PrivatePkcs8KeyDer::from(KEY.to_vec()).into(),
     )?;
-    server.law(law.clone()).transport(transport.clone());
+    server.law(law.clone()).transport_config(transport.clone());
     let mut roots = RootCertStore::empty();
     roots.add(certificate)?;
     let mut client = ClientConfig::with_root_certificates(Arc::new(roots))?;
-    client.law(law.clone()).transport(transport);
+    client.law(law.clone()).transport_config(transport);
     let mut endpoint = EndpointConfig::default();
     endpoint.anchor(payload_rate(flow.nic, flow.mtu));
     let bind = || UdpSocket::bind(localhost()).context("cannot bind a socket");
     let server = Endpoint::new(endpoint.clone(), Some(server), bind()?)?;
-    let clients = Endpoint::new(endpoint, None, bind()?)?;
+    let mut clients = Endpoint::new(endpoint, None, bind()?)?;
     clients.set_default_client_config(client);
     Ok((server, clients))
 }
