@@ -142,13 +142,11 @@ impl Core {
         self.told_at = Some(now);
     }
 
-    /// The interface that leads to the peer has another line rate, or another interface does so now.
+    /// The interface that leads to the peer has another line rate, or another interface does so now. Say it again
+    /// whenever the peer's address changes: an earlier path keeps the anchor that it had.
     pub fn set_anchor(&mut self, now: Instant, anchor: Rate) {
         self.setup.anchor = anchor;
         self.control.set_anchor(now, anchor);
-        if let Some((_, control)) = &mut self.previous {
-            control.set_anchor(now, anchor);
-        }
     }
 
     /// Builds the next batch in `buf`, if one may leave now. Departures count from `now`, which may be

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use quinn_proto::VarInt;
@@ -22,9 +23,10 @@ use super::core::{self, Setup};
 use super::driver::Driver;
 use super::error::{ConnectError, ConnectionError};
 use super::interface::{Outlet, Outlets, SendClock};
+use super::sampler::SendClockStats;
 use super::shard::{EndpointState, Shard};
+use super::sizing::Sizing;
 use super::socket::Socket;
-use super::txtime::ReleaseReports;
 use super::wait::until;
 use super::watcher;
 use crate::units::{Bytes as Size, Rate};
@@ -34,12 +36,13 @@ use crate::units::{Bytes as Size, Rate};
 pub struct EndpointConfig {
     anchor: Option<Rate>,
     send_clock: SendClock,
-    socket_buffer: Size,
+    socket_buffer: Option<Size>,
+    spin: Duration,
 }
 
 impl Default for EndpointConfig {
     fn default() -> Self {
-        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: SOCKET_BUFFER }
+        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: None, spin: Duration::ZERO }
     }
 }
 
@@ -60,10 +63,11 @@ impl EndpointConfig {
         self
     }
 
-    /// Socket buffer to ask the system for, each way; it may grant less. Default 2 MiB: 16 ms at
-    /// 1 Gbit/s, as long as a busy host may keep the driver from the socket.
+    /// Socket buffer to ask the system for, each way. It may grant less; a line of the log then says what to
+    /// raise. Default: what moves in a round trip each way, 2 MiB at least (16 ms at 1 Gbit/s, as long as a
+    /// busy host may keep the driver from the socket) and 16 MiB at most.
     pub fn socket_buffer(&mut self, buffer: Size) -> &mut Self {
-        self.socket_buffer = buffer;
+        self.socket_buffer = Some(buffer);
         self
     }
 }
@@ -203,7 +207,8 @@ impl Endpoint {
             let message = "the anchor is `0 bit/s`: it must be a rate above zero";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let socket = Socket::new(socket, config.socket_buffer, config.send_clock)?;
+        let sizing = Sizing::new(clock::now(), config.socket_buffer);
+        let socket = Socket::new(socket, sizing.asked(), config.send_clock)?;
         let local_addr = socket.local_addr()?;
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?;
         let mut proto_config = quinn_proto::EndpointConfig::default();
@@ -219,7 +224,8 @@ impl Endpoint {
         let shard = Shard::new(proto);
         let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
         let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
-        let driver = Driver::new(shard.clone(), socket, outlets.clone(), watcher.abort_handle())?;
+        let watcher = watcher.abort_handle();
+        let driver = Driver::new(shard.clone(), socket, sizing, outlets.clone(), watcher, config.spin)?;
         let shared = Arc::new(Settings { local_addr, outlets, server, client: Mutex::new(None) });
         // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
@@ -299,10 +305,9 @@ impl Endpoint {
         self.0.shard.endpoint().open_connections()
     }
 
-    /// What the kernel reported of the release times that it was told, since the endpoint began. Only
-    /// [`SendClock::Etf`] reports anything.
-    pub fn release_reports(&self) -> ReleaseReports {
-        self.0.shard.reports()
+    /// How well departures kept to their plans, since the endpoint began.
+    pub fn send_clock_stats(&self) -> SendClockStats {
+        self.0.shard.send_clock_stats()
     }
 
     async fn wait<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> T {
@@ -417,9 +422,6 @@ fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(addr)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}")))
 }
-
-/// Enough for a busy host, and granted by Linux where `net.core.rmem_max` allows it.
-const SOCKET_BUFFER: Size = Size::mib(2);
 
 /// One socket, one task.
 const THE_ONLY_SHARD: u8 = 0;

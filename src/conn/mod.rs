@@ -3,7 +3,9 @@
 //! ```text
 //! endpoint, connection, streams   what applications hold
 //! shard, driver                   what they share; the task of one socket
-//! departures                      when datagrams really leave
+//! departures                      when datagrams really leave, measured on purpose
+//! sampler, error_queue            a few of the endpoint's departures, followed
+//! sizing                          how large the socket's buffers should be
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
 //! tap                             the seam: what quinn-proto takes for a congestion controller
@@ -27,10 +29,14 @@ mod driver;
 mod drop_in;
 mod endpoint;
 mod error;
+#[cfg(target_os = "linux")]
+mod error_queue;
 mod interface;
 #[cfg(feature = "qlog")]
 mod qlog;
+mod sampler;
 mod shard;
+mod sizing;
 mod socket;
 mod stats;
 mod streams;
@@ -52,6 +58,7 @@ pub use error::{
 pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
+pub use sampler::{Histogram, SendClockStats};
 pub use stats::{ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;
