@@ -63,6 +63,14 @@ impl EndpointConfig {
         self
     }
 
+    /// How long before a departure the driver wakes up, to be there in time: it then spends the rest of the wait
+    /// looking at the socket, which costs as much CPU. Only where the timer keeps departures. Default: not at
+    /// all. [`Endpoint::new`] refuses more than a millisecond.
+    pub fn spin(&mut self, spin: Duration) -> &mut Self {
+        self.spin = spin;
+        self
+    }
+
     /// Socket buffer to ask the system for, each way. It may grant less; a line of the log then says what to
     /// raise. Default: what moves in a round trip each way, 2 MiB at least (16 ms at 1 Gbit/s, as long as a
     /// busy host may keep the driver from the socket) and 16 MiB at most.
@@ -205,6 +213,10 @@ impl Endpoint {
     pub fn new(config: EndpointConfig, server: Option<ServerConfig>, socket: UdpSocket) -> io::Result<Self> {
         if config.anchor.is_some_and(Rate::is_zero) {
             let message = "the anchor is `0 bit/s`: it must be a rate above zero";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        if config.spin > LONGEST_SPIN {
+            let message = format!("the spin is `{:?}`: it must be a millisecond at most", config.spin);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let sizing = Sizing::new(clock::now(), config.socket_buffer);
@@ -422,6 +434,9 @@ fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(addr)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}")))
 }
+
+/// More would be a busy loop.
+const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
 /// One socket, one task.
 const THE_ONLY_SHARD: u8 = 0;

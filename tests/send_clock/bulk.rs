@@ -16,6 +16,7 @@ use warprate::{Connection, Endpoint, EndpointConfig, Law, ServerConfig, VarInt};
 
 use super::common::configs;
 use super::common::namespace::run;
+use super::control::{Control, median, watch};
 
 /// What a transfer came to, as it crosses the console.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -31,14 +32,57 @@ pub struct Transfer {
     pub throttled: u64,
     pub missed: u64,
     pub refused: u64,
+    pub control: Control,
 }
 
-impl fmt::Display for Transfer {
+/// The medians of several transfers.
+#[derive(Debug)]
+pub struct Row {
+    of: Transfer,
+    counted: usize,
+    measured: usize,
+}
+
+impl Row {
+    /// `None` if none of them counts.
+    pub fn new(all: &[&Transfer]) -> Option<Self> {
+        let counted: Vec<_> = all.iter().filter(|transfer| transfer.control.is_quiet()).collect();
+        let of = |figure: fn(&Transfer) -> f64| median(counted.iter().map(|transfer| figure(transfer)));
+        let whole = |figure: fn(&Transfer) -> u64| {
+            let mut values: Vec<_> = counted.iter().map(|transfer| figure(transfer)).collect();
+            values.sort_unstable();
+            values.get(values.len() / 2).copied().unwrap_or_default()
+        };
+        let typical = Transfer {
+            seconds: of(|transfer| transfer.seconds),
+            datagrams: whole(|transfer| transfer.datagrams),
+            lost: whole(|transfer| transfer.lost),
+            rtt_min_us: of(|transfer| transfer.rtt_min_us),
+            rtt_us: of(|transfer| transfer.rtt_us),
+            throttled: whole(|transfer| transfer.throttled),
+            missed: whole(|transfer| transfer.missed),
+            refused: whole(|transfer| transfer.refused),
+            ..Transfer::clone(counted.first()?)
+        };
+        Some(Self { of: typical, counted: counted.len(), measured: all.len() })
+    }
+}
+
+impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:<11} transfer: {} of {} datagrams lost, {} waited in fq, RTT min {:.0} us; etf missed {}, refused {}",
-            self.qdisc, self.lost, self.datagrams, self.throttled, self.rtt_min_us, self.missed, self.refused
+            "{:<11} transfer: {} of {} datagrams lost, {} waited in fq, RTT min {:.0} us; \
+             etf missed {}, refused {} ({} of {} transfers)",
+            self.of.qdisc,
+            self.of.lost,
+            self.of.datagrams,
+            self.of.throttled,
+            self.of.rtt_min_us,
+            self.of.missed,
+            self.of.refused,
+            self.counted,
+            self.measured
         )
     }
 }
@@ -75,20 +119,23 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
     run("ip neigh replace 10.7.2.2 lladdr 02:00:00:00:00:04 dev ca nud permanent");
     go.send(()).unwrap();
     told.recv().unwrap();
-    let seconds = runtime.block_on(async {
+    let (seconds, control) = runtime.block_on(async {
         let client = Endpoint::client("10.7.2.1:0".parse().unwrap()).unwrap();
         let connection = client.connect_with(&client_config, "10.7.2.2:4433".parse().unwrap(), "localhost");
         let connection = connection.unwrap().await.unwrap();
         let mut stream = connection.accept_uni().await.unwrap();
+        let control = watch();
         let start = Instant::now();
         let data = stream.read_to_end(SIZE.as_len()).await.unwrap();
         assert_eq!(data.len(), SIZE.as_len());
         let seconds = start.elapsed().as_secs_f64();
+        let control = control();
         client.close(VarInt::from_u32(0), b"");
         client.wait_idle().await;
-        seconds
+        (seconds, control)
     });
     let (connection, reports, tc) = sender.join().unwrap();
+    run("ip link del ca");
     let stats = connection.stats();
     let rtt = stats.path.rtt.unwrap();
     Transfer {
@@ -101,6 +148,7 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
         throttled: number_after(&tc, "throttled "),
         missed: reports.missed,
         refused: reports.refused,
+        control,
     }
 }
 
@@ -127,7 +175,7 @@ fn send(
         stream.write_chunk(vec![7; SIZE.as_len()].into()).await.unwrap();
         stream.finish().unwrap();
         connection.closed().await;
-        (connection, server.release_reports(), run("tc -s qdisc show dev cb"))
+        (connection, server.send_clock_stats().releases, run("tc -s qdisc show dev cb"))
     })
 }
 
@@ -139,7 +187,7 @@ fn number_after(text: &str, word: &str) -> u64 {
 }
 
 /// What a transfer must come to.
-pub fn check(transfer: &Transfer) -> Result<(), String> {
+pub fn check(Row { of: transfer, .. }: &Row) -> Result<(), String> {
     let demand =
         |is_met: bool, what: &str| if is_met { Ok(()) } else { Err(format!("{what}: {transfer:?}")) };
     // Stream data are a little less than datagrams.
