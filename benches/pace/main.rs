@@ -17,6 +17,7 @@
 #[cfg(target_os = "linux")]
 mod capture;
 #[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../tests/common/namespace.rs"]
 mod namespace;
 #[cfg(target_os = "linux")]

@@ -28,7 +28,8 @@ const PLAIN: u16 = 4434;
 const DELAY: Duration = Duration::from_millis(10);
 
 enum Command {
-    Begin,
+    /// Answers when what comes from now on counts.
+    Begin(mpsc::Sender<()>),
     /// Answers with the arrivals since the beginning.
     End(mpsc::Sender<Vec<Duration>>),
 }
@@ -77,7 +78,9 @@ impl Receiver {
     }
 
     pub fn begin(&self) {
-        self.commands.send(Command::Begin).expect("it runs");
+        let (answer, begun) = mpsc::channel();
+        self.commands.send(Command::Begin(answer)).expect("it runs");
+        begun.recv().expect("it answers");
     }
 
     /// Arrivals since the beginning, on CLOCK_REALTIME.
@@ -97,7 +100,10 @@ fn take_orders(capture: &Capture, orders: &mpsc::Receiver<Command>) {
     loop {
         capture.read(&mut arrivals);
         match orders.try_recv() {
-            Ok(Command::Begin) => arrivals.clear(),
+            Ok(Command::Begin(answer)) => {
+                arrivals.clear();
+                answer.send(()).expect("it waits");
+            }
             Ok(Command::End(answer)) => answer.send(std::mem::take(&mut arrivals)).expect("it waits"),
             Err(mpsc::TryRecvError::Empty) => {}
             Err(mpsc::TryRecvError::Disconnected) => return,

@@ -10,7 +10,7 @@ use quinn_udp::UdpSocketState;
 
 use super::alarm::Alarm;
 use super::clock;
-use super::driver::LEAD;
+use super::driver::{FULL_BUFFER, LEAD};
 use super::error_queue::{self, Report};
 use super::interface::{Outlets, SendClock};
 use super::txtime::TxTime;
@@ -73,9 +73,17 @@ pub async fn measure_departures(
             segment_size: None,
             src_ip: None,
         };
-        match &mut txtime {
-            Some(txtime) => txtime.send(&socket, &transmit, outlet.release(planned))?,
-            None => state.try_send((&socket).into(), &transmit)?,
+        let mut send = || match &mut txtime {
+            Some(txtime) => txtime.send(&socket, &transmit, outlet.release(planned)),
+            None => state.try_send((&socket).into(), &transmit),
+        };
+        // After a pause many are overdue at once, and the send buffer may be full.
+        while let Err(error) = send() {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(error);
+            }
+            let again = clock::now() + FULL_BUFFER;
+            poll_fn(|cx| alarm.poll(cx, clock::now(), again)).await?;
         }
         if i % STAMPS_THAT_WAIT == 0 {
             read_stamps(&socket, &mut stamps);

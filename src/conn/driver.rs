@@ -174,7 +174,8 @@ impl Driver {
                 *remote = state.core.inner().remote_address();
                 self.outlets.moved.notify_one();
             }
-            self.egress.join(handle.0);
+            let timeout = state.core.inner().poll_timeout();
+            self.join(handle.0, timeout);
         }
         drop(events_left);
         self.events = events;
@@ -230,7 +231,8 @@ impl Driver {
             let mut state = connection.lock();
             state.clear_dirty();
             state.forward_events(now, &mut self.endpoint_events);
-            self.egress.join(handle.0);
+            let timeout = state.core.inner().poll_timeout();
+            self.join(handle.0, timeout);
         }
         self.dirty = dirty;
         is_busy
@@ -264,10 +266,17 @@ impl Driver {
             let mut state = connection.lock();
             state.core.handle_timeout(now);
             state.forward_events(now, &mut self.endpoint_events);
-            self.egress.join(flow);
+            let timeout = state.core.inner().poll_timeout();
+            self.join(flow, timeout);
             is_busy = true;
         }
         is_busy
+    }
+
+    /// Puts a connection in its interface's line. However long that is, its state machine's own timers go on.
+    fn join(&mut self, flow: usize, timeout: Option<Instant>) {
+        self.deadlines.set(flow, timeout);
+        self.egress.join(flow);
     }
 
     /// Passes events between connections and the endpoint.
@@ -291,7 +300,8 @@ impl Driver {
                 let mut state = connection.lock();
                 state.core.handle_event(now, answer);
                 state.forward_events(now, &mut self.endpoint_events);
-                self.egress.join(handle.0);
+                let timeout = state.core.inner().poll_timeout();
+                self.join(handle.0, timeout);
             }
         }
         is_busy
@@ -348,9 +358,10 @@ impl Driver {
         }
         if let Some(transmit) = transmit {
             let departure = state.core.departure().max(at);
+            let timeout = state.core.inner().poll_timeout();
             drop(state);
             self.egress.on_sent(Some(flow), now, Bytes::of_len(transmit.size));
-            self.egress.join(flow);
+            self.join(flow, timeout);
             let release = kept_by_kernel.map(|outlet| outlet.release(departure));
             // What the kernel keeps is to leave at its departure; what we kept was to leave when it was due.
             let planned = due.map(|due| if release.is_some() { departure } else { due.min(departure) });
@@ -538,7 +549,7 @@ pub(super) const LEAD: Duration = Duration::from_millis(2);
 
 /// Until the next try when the send buffer is full, and the system does not tell when it has room. A buffer
 /// of the default size takes longer to empty at 10 Gbit/s.
-const FULL_BUFFER: Duration = Duration::from_micros(250);
+pub(super) const FULL_BUFFER: Duration = Duration::from_micros(250);
 
 /// Turns between two returns to the runtime, so that a busy endpoint lets other tasks run.
 const TURNS_PER_POLL: usize = 8;

@@ -73,7 +73,7 @@ impl EndpointConfig {
 
     /// Socket buffer to ask the system for, each way. It may grant less; a line of the log then says what to
     /// raise. Default: what moves in a round trip each way, 2 MiB at least (16 ms at 1 Gbit/s, as long as a
-    /// busy host may keep the driver from the socket) and 16 MiB at most.
+    /// busy host may keep the driver from the socket) and 16 MiB at most. [`Endpoint::new`] refuses less than 64 KiB.
     pub fn socket_buffer(&mut self, buffer: Size) -> &mut Self {
         self.socket_buffer = Some(buffer);
         self
@@ -217,6 +217,11 @@ impl Endpoint {
         }
         if config.spin > LONGEST_SPIN {
             let message = format!("the spin is `{:?}`: it must be a millisecond at most", config.spin);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        if let Some(size) = config.socket_buffer.filter(|size| *size < LEAST_BUFFER) {
+            let message =
+                format!("the socket buffer is `{size}`: it must be {LEAST_BUFFER}, one batch, at least");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let sizing = Sizing::new(clock::now(), config.socket_buffer);
@@ -434,6 +439,9 @@ fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(addr)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot bind a UDP socket to {addr}: {error}")))
 }
+
+/// A full batch of datagrams, which the system sends, and receives, as one.
+const LEAST_BUFFER: Size = Size::kib(64);
 
 /// More would be a busy loop.
 const LONGEST_SPIN: Duration = Duration::from_millis(1);

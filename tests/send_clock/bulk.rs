@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::UdpSocket;
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use warprate::{Connection, Endpoint, EndpointConfig, Law, ServerConfig, VarInt};
 
 use super::common::configs;
 use super::common::namespace::run;
-use super::control::{Control, median, watch};
+use super::control::{Control, median, median_count, watch};
 
 /// What a transfer came to, as it crosses the console.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -45,14 +46,11 @@ pub struct Row {
 
 impl Row {
     /// `None` if none of them counts.
-    pub fn new(all: &[&Transfer]) -> Option<Self> {
+    pub fn new(all: &[Transfer]) -> Option<Self> {
         let counted: Vec<_> = all.iter().filter(|transfer| transfer.control.is_quiet()).collect();
         let of = |figure: fn(&Transfer) -> f64| median(counted.iter().map(|transfer| figure(transfer)));
-        let whole = |figure: fn(&Transfer) -> u64| {
-            let mut values: Vec<_> = counted.iter().map(|transfer| figure(transfer)).collect();
-            values.sort_unstable();
-            values.get(values.len() / 2).copied().unwrap_or_default()
-        };
+        let whole =
+            |figure: fn(&Transfer) -> u64| median_count(counted.iter().map(|transfer| figure(transfer)));
         let typical = Transfer {
             seconds: of(|transfer| transfer.seconds),
             datagrams: whole(|transfer| transfer.datagrams),
@@ -135,7 +133,8 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
         (seconds, control)
     });
     let (connection, reports, tc) = sender.join().unwrap();
-    run("ip link del ca");
+    // It goes with the other namespace, at the latest.
+    let _ = Command::new("ip").args(["link", "del", "ca"]).output();
     let stats = connection.stats();
     let rtt = stats.path.rtt.unwrap();
     Transfer {

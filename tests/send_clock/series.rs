@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use warprate::conn::{Departure, SendClock, measure_departures};
 
-use super::control::{Control, median, watch};
+use super::control::{Control, median, median_count, watch};
 
 /// 300 datagrams, as they cross the console.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -57,11 +57,11 @@ pub struct Row {
 
 impl Row {
     /// `None` if none of them counts.
-    pub fn new(all: &[&Series]) -> Option<Self> {
+    pub fn new(all: &[Series]) -> Option<Self> {
         let counted: Vec<_> = all.iter().filter(|series| series.control.is_quiet()).collect();
         let of = |figure: fn(&Series) -> f64| median(counted.iter().map(|series| figure(series)));
         let typical = Series {
-            left: of(|series| series.left as f64) as usize,
+            left: median_count(counted.iter().map(|series| series.left)),
             error_us: of(|series| series.error_us),
             median_gap_us: of(|series| series.median_gap_us),
             ..Series::clone(counted.first()?)
