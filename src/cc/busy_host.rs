@@ -62,6 +62,18 @@ fn bbr3_keeps_its_rate_on_a_busy_host() {
     assert!(after >= before * Gain::percent(80), "{before} became {after}");
 }
 
+/// What bbr3 would take for a full pipe.
+#[test]
+fn a_busy_start_does_not_end_the_search_for_capacity() {
+    let mut bed = bed(|start| Bbr3::new(start, 1));
+    bed.host_slot = ms(20);
+    bed.run_for(ms(1000));
+    assert_eq!(bed.state(), "startup");
+    bed.host_slot = ms(0);
+    bed.run_for(ms(500));
+    assert!(bed.plan().rate >= LINE * Gain::percent(80), "{}", bed.plan().rate);
+}
+
 #[test]
 fn cubic_grows_no_window_that_a_busy_host_does_not_fill() {
     let mut bed = bed(Cubic::new);

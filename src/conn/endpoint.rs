@@ -72,8 +72,8 @@ impl EndpointConfig {
     }
 
     /// Socket buffer to ask the system for, each way. It may grant less; a line of the log then says what to
-    /// raise. Default: what moves in a round trip each way, 2 MiB at least (16 ms at 1 Gbit/s, as long as a
-    /// busy host may keep the driver from the socket) and 16 MiB at most. [`Endpoint::new`] refuses less than 64 KiB.
+    /// raise. Default: what moves in a round trip, within
+    /// [`SOCKET_BUFFERS`](super::SOCKET_BUFFERS). [`Endpoint::new`] refuses less than 64 KiB.
     pub fn socket_buffer(&mut self, buffer: Size) -> &mut Self {
         self.socket_buffer = Some(buffer);
         self

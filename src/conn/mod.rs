@@ -59,6 +59,7 @@ pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
 pub use sampler::{Histogram, SendClockStats};
+pub use sizing::SOCKET_BUFFERS;
 pub use stats::{ConnectionStats, Limit, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tap::Foreign;

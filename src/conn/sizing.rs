@@ -4,6 +4,7 @@
 //! and never shrink: the system charges what is in a buffer, not its size.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use crate::units::Bytes;
@@ -28,12 +29,12 @@ pub(super) struct Sizing {
 }
 
 impl Sizing {
-    /// Of buffers that begin at [`LEAST`] each; `fixed` stay at that.
+    /// Of buffers that begin with the least of [`SOCKET_BUFFERS`]; `fixed` stay at that.
     pub fn new(now: Instant, fixed: Option<Bytes>) -> Self {
-        let size = fixed.unwrap_or(LEAST);
+        let size = fixed.unwrap_or(*SOCKET_BUFFERS.start());
         Self {
             asked: Sizes { send: size, receive: size },
-            most: fixed.unwrap_or(MOST),
+            most: fixed.unwrap_or(*SOCKET_BUFFERS.end()),
             since: now,
             sent: Bytes::ZERO,
             received: Bytes::ZERO,
@@ -117,11 +118,11 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// 16 ms at 1 Gbit/s: as long as a busy host may keep the driver from the socket.
-const LEAST: Bytes = Bytes::mib(2);
-
-/// 1 Gbit/s · 134 ms. More would only delay.
-const MOST: Bytes = Bytes::mib(16);
+/// The socket buffers that an endpoint asks the system for, each way, unless it is
+/// [told](super::EndpointConfig::socket_buffer): what moves in a round trip, within these limits. The least is
+/// 16 ms at 1 Gbit/s, as long as a busy host may keep the driver from the socket; the most is 134 ms of it, since
+/// more would only delay.
+pub const SOCKET_BUFFERS: RangeInclusive<Bytes> = Bytes::mib(2)..=Bytes::mib(16);
 
 /// Long enough to average over bursts.
 const PERIOD: Duration = Duration::from_millis(100);
