@@ -126,14 +126,3 @@ async fn an_absurd_anchor_is_obeyed_and_nothing_more() {
     let error = timeout(PATIENCE, connecting).await.expect("it ends").unwrap_err();
     assert_eq!(error, ConnectionError::TimedOut);
 }
-
-#[tokio::test]
-async fn a_spin_is_a_millisecond_at_most() {
-    let mut config = EndpointConfig::default();
-    config.spin(Duration::from_micros(1001));
-    let socket = || UdpSocket::bind(localhost()).unwrap();
-    let error = Endpoint::new(config.clone(), None, socket()).unwrap_err();
-    assert_eq!(error.to_string(), "the spin is `1.001ms`: it must be a millisecond at most");
-    config.spin(Duration::from_millis(1));
-    connect(&config, &Law::fixed(Rate::mbps(10), Bytes::mb(1))).await.download(100_000).await;
-}

@@ -12,8 +12,18 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
+use warprate::units::Bytes;
+
 use super::receiver::{RECEIVER, SENDER};
 use super::senders::DATAGRAM;
+
+/// A datagram that came in.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// On CLOCK_REALTIME.
+    pub at: Duration,
+    pub size: Bytes,
+}
 
 /// A socket that sees what comes in over IPv4.
 pub struct Capture(OwnedFd);
@@ -29,8 +39,8 @@ impl Capture {
         Ok(Self(socket))
     }
 
-    /// Adds the arrivals of full datagrams to `arrivals`, until nothing comes for 20 ms.
-    pub fn read(&self, arrivals: &mut Vec<Duration>) {
+    /// Adds to `arrivals`, until nothing comes for 20 ms.
+    pub fn read(&self, arrivals: &mut Vec<Arrival>) {
         let mut space = nix::cmsg_space!(nix::libc::timespec);
         loop {
             let mut header = [0; 28];
@@ -45,19 +55,22 @@ impl Capture {
                 ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
                 _ => None,
             });
-            let payload = payload(&header);
-            if let Some(stamp) = stamp {
-                // Segments of one batch arrive together.
-                arrivals.extend(std::iter::repeat_n(stamp, payload / DATAGRAM.as_len()));
+            let Some(at) = stamp else { continue };
+            // Segments of one batch arrive together.
+            let mut left = payload(&header);
+            while !left.is_zero() {
+                let size = left.min(DATAGRAM);
+                arrivals.push(Arrival { at, size });
+                left -= size;
             }
         }
     }
 }
 
 /// Length of what an IPv4 packet from the sender to the receiver carries in UDP, or 0.
-fn payload(header: &[u8; 28]) -> usize {
+fn payload(header: &[u8; 28]) -> Bytes {
     let is_meant =
         header[9] == 17 && header[12..16] == SENDER.octets() && header[16..20] == RECEIVER.octets();
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if is_meant { total.saturating_sub(28) } else { 0 }
+    let total = Bytes::new(u16::from_be_bytes([header[2], header[3]]).into());
+    if is_meant { total - Bytes::new(28) } else { Bytes::ZERO }
 }

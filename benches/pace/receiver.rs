@@ -15,7 +15,7 @@ use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use super::capture::Capture;
+use super::capture::{Arrival, Capture};
 use super::namespace::run;
 use super::senders::Sender;
 
@@ -31,7 +31,7 @@ enum Command {
     /// Answers when what comes from now on counts.
     Begin(mpsc::Sender<()>),
     /// Answers with the arrivals since the beginning.
-    End(mpsc::Sender<Vec<Duration>>),
+    End(mpsc::Sender<Vec<Arrival>>),
 }
 
 pub struct Receiver {
@@ -83,8 +83,8 @@ impl Receiver {
         begun.recv().expect("it answers");
     }
 
-    /// Arrivals since the beginning, on CLOCK_REALTIME.
-    pub fn end(&self) -> Vec<Duration> {
+    /// Arrivals since the beginning.
+    pub fn end(&self) -> Vec<Arrival> {
         let (answer, arrivals) = mpsc::channel();
         self.commands.send(Command::End(answer)).expect("it runs");
         arrivals.recv().expect("it answers")

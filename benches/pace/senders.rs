@@ -22,28 +22,22 @@ pub const WARM_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// Our endpoint under the law `fixed`, waking up so long before each departure.
-    Warprate { spin: Duration },
+    /// Our endpoint under the law `fixed`.
+    Warprate,
     /// Stock quinn under the same law as a window.
     Quinn,
     /// A datagram at a time, each after `sleep_until`.
     Tokio,
 }
 
-pub const SENDERS: [Sender; 4] = [
-    Sender::Warprate { spin: Duration::ZERO },
-    Sender::Warprate { spin: Duration::from_micros(50) },
-    Sender::Quinn,
-    Sender::Tokio,
-];
+pub const SENDERS: [Sender; 3] = [Sender::Warprate, Sender::Quinn, Sender::Tokio];
 
 impl Sender {
-    pub fn name(self) -> String {
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Warprate { spin: Duration::ZERO } => "warprate".into(),
-            Self::Warprate { spin } => format!("warprate, spin {spin:?}"),
-            Self::Quinn => "quinn".into(),
-            Self::Tokio => "tokio sleeps".into(),
+            Self::Warprate => "warprate",
+            Self::Quinn => "quinn",
+            Self::Tokio => "tokio sleeps",
         }
     }
 
@@ -61,7 +55,7 @@ impl Sender {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
             runtime.block_on(async move {
                 match self {
-                    Self::Warprate { spin } => warprate(rate, time, to, roots, spin).await,
+                    Self::Warprate => warprate(rate, time, to, roots).await,
                     Self::Quinn => quinn(rate, time, to, roots).await,
                     Self::Tokio => tokio_sleeps(rate, time, to).await,
                 }
@@ -94,16 +88,8 @@ fn socket() -> UdpSocket {
     UdpSocket::bind((SENDER, 0)).expect("a free port")
 }
 
-async fn warprate(
-    rate: Rate,
-    time: Duration,
-    to: SocketAddr,
-    roots: Arc<rustls::RootCertStore>,
-    spin: Duration,
-) -> Duration {
-    let mut config = EndpointConfig::default();
-    config.spin(spin);
-    let endpoint = Endpoint::new(config, None, socket()).expect("an endpoint");
+async fn warprate(rate: Rate, time: Duration, to: SocketAddr, roots: Arc<rustls::RootCertStore>) -> Duration {
+    let endpoint = Endpoint::new(EndpointConfig::default(), None, socket()).expect("an endpoint");
     let mut config = warprate::ClientConfig::with_root_certificates(roots).expect("roots suffice");
     let mut transport = TransportConfig::default();
     transport.initial_mtu(u16::try_from(DATAGRAM.get()).expect("a datagram's size"));

@@ -55,8 +55,6 @@ pub(super) struct Driver {
     /// What waits in the kernel for its time.
     ahead: Ahead,
     alarm: Alarm,
-    /// How long before its time to wake up.
-    spin: Duration,
     sampler: Sampler,
     /// When each connection wants to be looked at.
     deadlines: Deadlines,
@@ -89,7 +87,6 @@ impl Driver {
         sizing: Sizing,
         outlets: Arc<Outlets>,
         watcher: AbortHandle,
-        spin: Duration,
     ) -> io::Result<Self> {
         let ahead = Ahead::new(socket.room_ahead());
         Ok(Self {
@@ -102,7 +99,6 @@ impl Driver {
             outlet_of: Vec::new(),
             ahead,
             alarm: Alarm::new()?,
-            spin,
             sampler: Sampler::default(),
             deadlines: Deadlines::default(),
             egress_free_at: None,
@@ -487,10 +483,10 @@ impl Future for Driver {
                 return Poll::Pending;
             };
             let now = clock::now();
-            if wake_at.saturating_duration_since(now) < SHORTEST_SLEEP.max(driver.spin) {
+            if wake_at.saturating_duration_since(now) < SHORTEST_SLEEP {
                 continue;
             }
-            match driver.alarm.poll(cx, now, wake_at - driver.spin) {
+            match driver.alarm.poll(cx, now, wake_at) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return driver.fail("timer", &error),

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use quinn_proto::VarInt;
@@ -37,12 +36,11 @@ pub struct EndpointConfig {
     anchor: Option<Rate>,
     send_clock: SendClock,
     socket_buffer: Option<Size>,
-    spin: Duration,
 }
 
 impl Default for EndpointConfig {
     fn default() -> Self {
-        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: None, spin: Duration::ZERO }
+        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: None }
     }
 }
 
@@ -60,14 +58,6 @@ impl EndpointConfig {
     /// the timer does elsewhere. Default: `fq`. [`Endpoint::new`] refuses `etf` without CAP_NET_ADMIN.
     pub fn send_clock(&mut self, clock: SendClock) -> &mut Self {
         self.send_clock = clock;
-        self
-    }
-
-    /// How long before a departure the driver wakes up, to be there in time: it then spends the rest of the wait
-    /// looking at the socket, which costs as much CPU. Only where the timer keeps departures. Default: not at
-    /// all. [`Endpoint::new`] refuses more than a millisecond.
-    pub fn spin(&mut self, spin: Duration) -> &mut Self {
-        self.spin = spin;
         self
     }
 
@@ -215,10 +205,6 @@ impl Endpoint {
             let message = "the anchor is `0 bit/s`: it must be a rate above zero";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        if config.spin > LONGEST_SPIN {
-            let message = format!("the spin is `{:?}`: it must be a millisecond at most", config.spin);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
         if let Some(size) = config.socket_buffer.filter(|size| *size < LEAST_BUFFER) {
             let message =
                 format!("the socket buffer is `{size}`: it must be {LEAST_BUFFER}, one batch, at least");
@@ -242,7 +228,7 @@ impl Endpoint {
         let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
         let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
         let watcher = watcher.abort_handle();
-        let driver = Driver::new(shard.clone(), socket, sizing, outlets.clone(), watcher, config.spin)?;
+        let driver = Driver::new(shard.clone(), socket, sizing, outlets.clone(), watcher)?;
         let shared = Arc::new(Settings { local_addr, outlets, server, client: Mutex::new(None) });
         // The handle comes first: a driver that finds none takes its work for done.
         shard.add_handle();
@@ -442,9 +428,6 @@ fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
 
 /// A full batch of datagrams, which the system sends, and receives, as one.
 const LEAST_BUFFER: Size = Size::kib(64);
-
-/// More would be a busy loop.
-const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
 /// One socket, one task.
 const THE_ONLY_SHARD: u8 = 0;
