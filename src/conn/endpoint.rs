@@ -31,17 +31,11 @@ use super::watcher;
 use crate::units::{Bytes as Size, Rate};
 
 /// What all connections of an endpoint share.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct EndpointConfig {
     anchor: Option<Rate>,
     send_clock: SendClock,
     socket_buffer: Option<Size>,
-}
-
-impl Default for EndpointConfig {
-    fn default() -> Self {
-        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: None }
-    }
 }
 
 impl EndpointConfig {

@@ -17,7 +17,7 @@ use warprate::{Connection, Endpoint, EndpointConfig, Law, ServerConfig, VarInt};
 
 use super::common::configs;
 use super::common::namespace::run;
-use super::control::{Control, median, median_count, watch};
+use super::control::{median, median_count};
 
 /// What a transfer came to, as it crosses the console.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -33,7 +33,6 @@ pub struct Transfer {
     pub throttled: u64,
     pub missed: u64,
     pub refused: u64,
-    pub control: Control,
 }
 
 /// The medians of several transfers.
@@ -45,9 +44,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// `None` if none of them counts.
-    pub fn new(all: &[Transfer]) -> Option<Self> {
-        let counted: Vec<_> = all.iter().filter(|transfer| transfer.control.is_quiet()).collect();
+    /// Of those that count; `None` if none does.
+    pub fn new(counted: &[&Transfer], measured: usize) -> Option<Self> {
         let of = |figure: fn(&Transfer) -> f64| median(counted.iter().map(|transfer| figure(transfer)));
         let whole =
             |figure: fn(&Transfer) -> u64| median_count(counted.iter().map(|transfer| figure(transfer)));
@@ -62,7 +60,7 @@ impl Row {
             refused: whole(|transfer| transfer.refused),
             ..Transfer::clone(counted.first()?)
         };
-        Some(Self { of: typical, counted: counted.len(), measured: all.len() })
+        Some(Self { of: typical, counted: counted.len(), measured })
     }
 }
 
@@ -117,20 +115,18 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
     run("ip neigh replace 10.7.2.2 lladdr 02:00:00:00:00:04 dev ca nud permanent");
     go.send(()).unwrap();
     told.recv().unwrap();
-    let (seconds, control) = runtime.block_on(async {
+    let seconds = runtime.block_on(async {
         let client = Endpoint::client("10.7.2.1:0".parse().unwrap()).unwrap();
         let connection = client.connect_with(&client_config, "10.7.2.2:4433".parse().unwrap(), "localhost");
         let connection = connection.unwrap().await.unwrap();
         let mut stream = connection.accept_uni().await.unwrap();
-        let control = watch();
         let start = Instant::now();
         let data = stream.read_to_end(SIZE.as_len()).await.unwrap();
         assert_eq!(data.len(), SIZE.as_len());
         let seconds = start.elapsed().as_secs_f64();
-        let control = control();
         client.close(VarInt::from_u32(0), b"");
         client.wait_idle().await;
-        (seconds, control)
+        seconds
     });
     let (connection, reports, tc) = sender.join().unwrap();
     // It goes with the other namespace, at the latest.
@@ -147,7 +143,6 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
         throttled: number_after(&tc, "throttled "),
         missed: reports.missed,
         refused: reports.refused,
-        control,
     }
 }
 

@@ -1,46 +1,62 @@
-//! What the host did to the kernel while something was measured: asked of sleeps that nothing else depends on.
+//! What the host did to the kernel while something was measured in it: how long the kernel's processes were ready
+//! to run and had to wait for a processor, as the host's scheduler counts it (`/proc/PID/schedstat`). It knows
+//! nothing of what was measured.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::collections::HashMap;
+use std::fs;
 use std::time::{Duration, Instant};
 
-/// How late a thread woke up that slept for a millisecond at a time.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Control {
-    pub median_us: f64,
-    pub worst_us: f64,
+/// The processes of one group, when they were looked at.
+#[derive(Debug)]
+pub struct Host {
+    at: Instant,
+    waited: HashMap<u32, Duration>,
 }
 
-impl Control {
-    /// Whether what was measured meanwhile counts. The send clock bears wake-ups that are late by half its lead of
-    /// 2 ms; and a kernel whose own sleeps are later than the bounds of the test cannot keep them.
-    pub fn is_quiet(&self) -> bool {
-        self.median_us < 100.0 && self.worst_us < 1000.0
+/// The part of the time in which one of the kernel's processes waited for a processor.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Waiting(f64);
+
+impl Host {
+    pub fn look(group: u32) -> Self {
+        let processes = fs::read_dir("/proc").expect("Linux has it").flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let waited = ids.filter(|id| group_of(*id) == Some(group)).filter_map(|id| Some((id, waited(id)?)));
+        Self { waited: waited.collect(), at: Instant::now() }
+    }
+
+    /// Since `before`.
+    pub fn since(&self, before: &Self) -> Waiting {
+        let new = |(id, waited): (&u32, &Duration)| {
+            waited.saturating_sub(before.waited.get(id).copied().unwrap_or_default())
+        };
+        let waited: Duration = self.waited.iter().map(new).sum();
+        Waiting(waited.as_secs_f64() / (self.at - before.at).as_secs_f64())
     }
 }
 
-/// Watches until the function that it returns is called.
-pub fn watch() -> impl FnOnce() -> Control {
-    let is_over = Arc::new(AtomicBool::new(false));
-    let end = is_over.clone();
-    let thread = thread::spawn(move || {
-        // A thread's timers may be late by 50 us otherwise, for the sake of fewer wake-ups.
-        nix::sys::prctl::set_timerslack(1).expect("any thread may");
-        let mut late = Vec::new();
-        while !is_over.load(Ordering::Relaxed) {
-            let due = Instant::now() + Duration::from_millis(1);
-            thread::sleep(Duration::from_millis(1));
-            late.push(due.elapsed().as_secs_f64() * 1e6);
-        }
-        late
-    });
-    move || {
-        end.store(true, Ordering::Relaxed);
-        let late = thread.join().expect("it only sleeps");
-        let worst_us = late.iter().copied().fold(0.0, f64::max);
-        Control { median_us: median(late), worst_us }
+impl Waiting {
+    /// Whether what was measured meanwhile counts. Some part is the kernel's own: its processes wake each other
+    /// thousands of times a second.
+    pub fn is_short(&self) -> bool {
+        self.0 < 0.1
     }
+
+    pub fn percent(self) -> f64 {
+        self.0 * 100.0
+    }
+}
+
+/// `None` for a process that is gone.
+fn waited(id: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// The process group, the third field behind the name, which stands in parentheses.
+fn group_of(id: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    text.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
 
 /// Of figures; NaN if there are none.

@@ -3,8 +3,8 @@
 //! A plain machine's kernel may have neither, so the test boots Debian's `user-mode-linux`, an ordinary
 //! process that is up in two seconds, and runs itself in there. It installs the package if it may.
 //!
-//! A busy host makes a whole kernel late. Whether a series counts is decided by a [control](control::Control)
-//! alone, that runs beside it and knows nothing of it; of all that count the medians are judged.
+//! A busy host makes a whole kernel late. Whether a series counts is decided by the [host's scheduler](control)
+//! alone, which knows nothing of it; of all that count the medians are judged.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "the test times sleeps and a transfer")]
 
@@ -16,6 +16,7 @@ mod series;
 
 use std::fmt;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use bulk::Transfer;
 use common::namespace::run;
-use control::Control;
+use control::{Host, Waiting};
 use nix::kmod::{ModuleInitFlags, finit_module};
 use series::Series;
 use warprate::conn::{Interface, SendClock};
@@ -31,6 +32,8 @@ use warprate::conn::{Interface, SendClock};
 /// What crosses the console.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 enum Line {
+    /// A measurement begins.
+    Begin,
     Series(Series),
     Transfer(Transfer),
 }
@@ -38,8 +41,8 @@ enum Line {
 /// What was measured in one way, of all kernels.
 #[derive(Default)]
 struct Kind {
-    series: Vec<Series>,
-    transfers: Vec<Transfer>,
+    series: Vec<(Series, Waiting)>,
+    transfers: Vec<(Transfer, Waiting)>,
 }
 
 #[test]
@@ -49,17 +52,18 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     }
     let mut kinds: Vec<Kind> = Vec::new();
     for boot_number in 1..=BOOTS {
-        for (i, line) in boot().into_iter().enumerate() {
+        for (i, (line, waiting)) in boot().into_iter().enumerate() {
             let place = i / REPEATS;
             kinds.resize_with(kinds.len().max(place + 1), Kind::default);
             match line {
-                Line::Series(series) => kinds[place].series.push(series),
-                Line::Transfer(transfer) => kinds[place].transfers.push(transfer),
+                Line::Begin => unreachable!("its end comes instead"),
+                Line::Series(series) => kinds[place].series.push((series, waiting)),
+                Line::Transfer(transfer) => kinds[place].transfers.push((transfer, waiting)),
             }
         }
         println!("\nkernel {boot_number}:");
         kinds.iter().for_each(|kind| println!("{kind}"));
-        // How often is decided by the controls alone.
+        // How often is decided by the host alone.
         if kinds.iter().all(|kind| kind.counted() >= ENOUGH) {
             break;
         }
@@ -69,13 +73,13 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
 }
 
 impl Kind {
-    fn controls(&self) -> impl Iterator<Item = Control> {
-        let series = self.series.iter().map(|series| series.control);
-        series.chain(self.transfers.iter().map(|transfer| transfer.control))
+    fn waiting(&self) -> impl Iterator<Item = Waiting> {
+        let series = self.series.iter().map(|(_, waiting)| *waiting);
+        series.chain(self.transfers.iter().map(|(_, waiting)| *waiting))
     }
 
     fn counted(&self) -> usize {
-        self.controls().filter(Control::is_quiet).count()
+        self.waiting().filter(Waiting::is_short).count()
     }
 
     /// The medians of what counts, unless that is too little.
@@ -83,7 +87,14 @@ impl Kind {
         if self.counted() < ENOUGH {
             return (None, None);
         }
-        (series::Row::new(&self.series), bulk::Row::new(&self.transfers))
+        let measured = self.waiting().count();
+        let series = self.series.iter().filter(|(_, waiting)| waiting.is_short()).map(|(series, _)| series);
+        let transfers =
+            self.transfers.iter().filter(|(_, waiting)| waiting.is_short()).map(|(transfer, _)| transfer);
+        (
+            series::Row::new(&series.collect::<Vec<_>>(), measured),
+            bulk::Row::new(&transfers.collect::<Vec<_>>(), measured),
+        )
     }
 
     /// What does not count is not judged.
@@ -100,12 +111,12 @@ impl fmt::Display for Kind {
             (Some(row), _) => row.fmt(f),
             (_, Some(row)) => row.fmt(f),
             (None, None) => {
-                let best = self.controls().map(|control| control.worst_us).fold(f64::INFINITY, f64::min);
-                let (counted, all) = (self.counted(), self.controls().count());
+                let least = self.waiting().map(Waiting::percent).fold(f64::INFINITY, f64::min);
+                let (counted, all) = (self.counted(), self.waiting().count());
                 write!(
                     f,
                     "*** NOT JUDGED: the host was busy: {counted} of {all} measurements count, \
-                     and in the best a sleep was {best:.0} us late"
+                     and in the best the kernel waited {least:.0} % of the time"
                 )
             }
         }
@@ -134,11 +145,13 @@ fn inside() {
         assert_eq!(Interface::named("va").unwrap().qdisc.kind, qdisc);
         for gap in [Duration::from_millis(1), Duration::from_micros(100)] {
             for _ in 0..REPEATS {
+                tell(&Line::Begin);
                 tell(&Line::Series(series::measure(&runtime, qdisc, clock, gap)));
             }
         }
         for _ in 0..REPEATS {
             if qdisc != "mqprio" {
+                tell(&Line::Begin);
                 tell(&Line::Transfer(bulk::transfer(&runtime, qdisc, options, clock)));
             }
         }
@@ -191,8 +204,8 @@ fn is_installed() -> bool {
     is_there()
 }
 
-/// Boots the kernel with [`inside`] as its work, and collects what it prints.
-fn boot() -> Vec<Line> {
+/// Boots the kernel with [`inside`] as its work, and collects what it prints, and what the host did meanwhile.
+fn boot() -> Vec<(Line, Waiting)> {
     let dir = std::env::temp_dir().join(format!("warprate-send-clock-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let init = dir.join("init");
@@ -222,26 +235,30 @@ fn boot() -> Vec<Line> {
         "con0=fd:0,fd:1",
         "quiet",
     ];
-    let output = Command::new("nice")
+    let mut kernel = Command::new("nice")
         .args(arguments)
         .env("HOME", &dir)
         .env("TMPDIR", &dir)
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
+    // `timeout` makes a process group of all that it starts.
+    let group = kernel.id();
+    let (mut console, mut lines) = (String::new(), Vec::new());
+    let mut before = Host::look(group);
+    for text in BufReader::new(kernel.stdout.take().expect("a pipe")).split(b'\n') {
+        let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
+        let line = text.split_once(MARK).map(|(_, json)| serde_json::from_str(json).unwrap());
+        match line {
+            Some(Line::Begin) => before = Host::look(group),
+            Some(line) => lines.push((line, Host::look(group).since(&before))),
+            None => console.extend([text.as_str(), "\n"]),
+        }
+    }
+    kernel.wait().unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    let console = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<_> = console
-        .lines()
-        .filter_map(|line| Some(line.split_once(MARK)?.1))
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        lines.len(),
-        LINES,
-        "the kernel said:\n{console}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(lines.len(), LINES, "the kernel said:\n{console}");
     lines
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use warprate::conn::{Departure, SendClock, measure_departures};
 
-use super::control::{Control, median, median_count, watch};
+use super::control::{median, median_count};
 
 /// 300 datagrams, as they cross the console.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -21,15 +21,12 @@ pub struct Series {
     error_us: f64,
     /// Median distance of departures.
     median_gap_us: f64,
-    pub control: Control,
 }
 
 /// Asks for departures `gap` apart.
 pub fn measure(runtime: &Runtime, qdisc: &str, clock: SendClock, gap: Duration) -> Series {
     let remote = "10.7.1.2:9".parse().unwrap();
-    let control = watch();
     let (clock, departures) = runtime.block_on(measure_departures(remote, clock, gap, 300)).unwrap();
-    let control = control();
     let left: Vec<_> =
         departures.iter().filter_map(|departure| Some((departure.planned, departure.left?))).collect();
     let us = |time: Duration| time.as_secs_f64() * 1e6;
@@ -43,7 +40,6 @@ pub fn measure(runtime: &Runtime, qdisc: &str, clock: SendClock, gap: Duration) 
         left: left.len(),
         error_us: median(error),
         median_gap_us: median(departures.windows(2).filter_map(next).map(us)),
-        control,
     }
 }
 
@@ -56,9 +52,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// `None` if none of them counts.
-    pub fn new(all: &[Series]) -> Option<Self> {
-        let counted: Vec<_> = all.iter().filter(|series| series.control.is_quiet()).collect();
+    /// Of those that count; `None` if none does.
+    pub fn new(counted: &[&Series], measured: usize) -> Option<Self> {
         let of = |figure: fn(&Series) -> f64| median(counted.iter().map(|series| figure(series)));
         let typical = Series {
             left: median_count(counted.iter().map(|series| series.left)),
@@ -66,7 +61,7 @@ impl Row {
             median_gap_us: of(|series| series.median_gap_us),
             ..Series::clone(counted.first()?)
         };
-        Some(Self { of: typical, counted: counted.len(), measured: all.len() })
+        Some(Self { of: typical, counted: counted.len(), measured })
     }
 
     /// What a queue must do with datagrams that are asked for at a time.
