@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use warprate::cc::{Bbr3, Cubic, Fixed, NewReno, PathStart, RateLaw, WarpRate};
 use warprate::control::Control;
+use warprate::egress::Deadlines;
 use warprate::signal::{Feedback, PacketNumber, Purpose};
 use warprate::units::{Bytes, Rate};
 
@@ -156,6 +157,28 @@ fn laws(c: &mut Criterion) {
     group.finish();
 }
 
+/// One clock for all of an endpoint's connections: what it costs to move one deadline among n, O(log n).
+fn deadlines(c: &mut Criterion) {
+    let start = Instant::now();
+    let mut group = c.benchmark_group("one deadline moved and the next one asked for");
+    for flows in [1, 100, 10_000, 1_000_000] {
+        let mut deadlines = Deadlines::default();
+        for flow in 0..flows {
+            deadlines.set(flow, Some(departure(start, flow as u64)));
+        }
+        let mut i = 0;
+        group.bench_function(format!("{flows} flows"), |b| {
+            b.iter(|| {
+                // 7919 is prime to each count: every flow has its turn, far from the one before.
+                i += 7919;
+                deadlines.set(i % flows, Some(departure(start, (flows + i) as u64)));
+                deadlines.next()
+            });
+        });
+    }
+    group.finish();
+}
+
 fn units(c: &mut Criterion) {
     c.bench_function("Bytes / Rate", |b| b.iter(|| black_box(DATAGRAM) / black_box(Rate::mbps(95))));
     c.bench_function("Rate * Duration", |b| {
@@ -163,5 +186,5 @@ fn units(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, control, laws, units);
+criterion_group!(benches, control, laws, deadlines, units);
 criterion_main!(benches);

@@ -133,7 +133,13 @@ impl Control {
             self.pacer.rest(now);
             return Release::OnAck;
         }
-        match self.pacer.release(now) {
+        let missed = self.pacer.missed();
+        let release = self.pacer.release(now);
+        if self.pacer.missed() > missed {
+            // The host was too busy, or its send buffer full: what arrives now shows the host, not the path.
+            self.ledger.mark_app_limited();
+        }
+        match release {
             Release::Now { bytes } => Release::Now { bytes: bytes.min(room) },
             later => later,
         }
@@ -157,10 +163,15 @@ impl Control {
         self.pacer.follow(now, &plan);
     }
 
-    /// The interface has another line rate. The pacer keeps to it at once; a law that was built under the
-    /// former one keeps what it made of it.
+    /// The interface has another line rate, or another interface leads to the peer. The pacer keeps to it at
+    /// once, and the law is told.
     pub fn set_anchor(&mut self, now: Instant, anchor: Rate) {
+        if anchor == self.pacer.anchor() {
+            return;
+        }
         self.pacer.set_anchor(anchor);
+        self.tell(|law| law.on_anchor(anchor));
+        self.replan(now);
         self.pacer.follow(now, &self.plan);
     }
 
@@ -182,6 +193,11 @@ impl Control {
     /// Bytes that left ahead of the plan.
     pub fn debt(&self) -> Bytes {
         self.pacer.debt()
+    }
+
+    /// Bytes that the plan allowed and that the host was too late to send; they are not made up.
+    pub fn missed(&self) -> Bytes {
+        self.pacer.missed()
     }
 
     /// The path's records.

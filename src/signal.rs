@@ -125,7 +125,7 @@ pub struct Snapshot {
     pub first_sent: Instant,
     /// Bytes lost so far on this path.
     pub lost: Bytes,
-    /// Whether the application, not the network, limited what was in flight.
+    /// Whether the application, or a host too busy to keep the plan, limited what was in flight, not the network.
     pub app_limited: bool,
     /// Round in which it left.
     pub round: u64,
@@ -141,7 +141,7 @@ pub struct Sent {
     pub bytes: Bytes,
     /// Bytes in flight, this datagram included.
     pub in_flight: Bytes,
-    /// Whether the application, not the network, limits what is in flight.
+    /// Whether the application, or a host too busy to keep the plan, limits what is in flight, not the network.
     pub app_limited: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct DeliverySample {
     pub lost: Bytes,
     /// The longer of the time it took to send and the time it took to acknowledge.
     pub interval: Duration,
-    /// Whether the application limited the sender at its start: such a sample is a lower bound.
+    /// Whether the application or a busy host limited the sender at its start: such a sample is a lower bound.
     pub app_limited: bool,
 }
 

@@ -9,6 +9,8 @@
 
 pub mod bbr3;
 #[cfg(test)]
+mod busy_host;
+#[cfg(test)]
 mod contract;
 pub mod cubic;
 pub mod fixed;
@@ -69,6 +71,13 @@ pub trait RateLaw: fmt::Debug + Send + Sync + CloneLaw {
     /// The instant named by the plan's `until` has come.
     fn on_deadline(&mut self, now: Instant) {
         let _ = now;
+    }
+
+    /// The interface has another line rate, or the path leaves by another interface: what may ever leave is
+    /// bounded by `anchor` now. The pacer keeps to it in any case; a law that reasons with the anchor that it
+    /// was built with ([`PathStart::anchor`]) takes up the new one here.
+    fn on_anchor(&mut self, anchor: Rate) {
+        let _ = anchor;
     }
 
     /// The path now carries datagrams of this size.

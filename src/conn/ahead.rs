@@ -20,6 +20,11 @@ impl Ahead {
         Self { waiting: BinaryHeap::new(), bytes: Bytes::ZERO, most }
     }
 
+    /// At most this much shall wait from now on.
+    pub fn set_most(&mut self, most: Bytes) {
+        self.most = most;
+    }
+
     /// Books a batch that leaves at `release`.
     pub fn on_sent(&mut self, release: Instant, bytes: Bytes) {
         self.waiting.push(Reverse((release, bytes)));

@@ -9,7 +9,7 @@ pub(super) fn now() -> Instant {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::now_with;
+pub(super) use linux::{now_on_realtime, now_with};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -38,6 +38,11 @@ mod linux {
             before = after;
         }
         Ok((best.1, best.2))
+    }
+
+    /// The same of CLOCK_REALTIME, which never fails.
+    pub fn now_on_realtime() -> (Instant, Duration) {
+        now_with(ClockId::CLOCK_REALTIME).unwrap_or_else(|_| (now(), Duration::ZERO))
     }
 
     /// Readings are some 50 ns apart, or some microseconds where each is a system call.

@@ -16,10 +16,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes as Data;
 use quinn_proto::{
     ConnectError, ConnectionError, ConnectionEvent, ConnectionHandle, EndpointEvent, Event, Incoming,
-    StreamId, Transmit, VarInt, WriteError, Written,
+    Transmit, VarInt,
 };
 
 use super::ack_debt::AckDebt;
@@ -185,13 +184,11 @@ impl Core {
         self.is_write_blocked = is_blocked;
     }
 
-    /// The interface that leads to the peer has another line rate, or another interface does so now.
+    /// The interface that leads to the peer has another line rate, or another interface does so now. Say it again
+    /// whenever the peer's address changes: an earlier path keeps the anchor that it had.
     pub fn set_anchor(&mut self, now: Instant, anchor: Rate) {
         self.setup.anchor = anchor;
         self.control.set_anchor(now, anchor);
-        if let Some((_, control)) = &mut self.previous {
-            control.set_anchor(now, anchor);
-        }
     }
 
     /// From now on at most `window` may have been handed over and not acknowledged.
@@ -296,40 +293,6 @@ impl Core {
     /// The state machine, for streams and for what it knows.
     pub fn inner(&mut self) -> &mut quinn_proto::Connection {
         &mut self.inner
-    }
-
-    /// Writes as much of `data` as a stream takes at once, at least a byte.
-    ///
-    /// # Errors
-    /// As `quinn-proto`'s stream, which takes nothing while it is blocked.
-    pub fn write(&mut self, stream: StreamId, data: &[u8]) -> Result<usize, WriteError> {
-        self.inner.send_stream(stream).write(&data[..data.len().min(LONGEST_PIECE)])
-    }
-
-    /// Writes as much of `chunks` as a stream takes, without copying, and removes it from them; how many of
-    /// them are through, and how many bytes. What is not copied is released piece by piece: `quinn-proto` counts a piece against
-    /// the send window until the last byte of it is acknowledged.
-    ///
-    /// # Errors
-    /// As `quinn-proto`'s stream, when it took nothing.
-    pub fn write_chunks(&mut self, stream: StreamId, chunks: &mut [Data]) -> Result<Written, WriteError> {
-        let mut stream = self.inner.send_stream(stream);
-        let mut total = Written::default();
-        for chunk in chunks {
-            while !chunk.is_empty() {
-                let piece = chunk.slice(..chunk.len().min(LONGEST_PIECE));
-                match stream.write_chunks(&mut [piece]) {
-                    Ok(written) => {
-                        total.bytes += written.bytes;
-                        let _ = chunk.split_to(written.bytes);
-                    }
-                    Err(_) if total.bytes > 0 => return Ok(total),
-                    Err(error) => return Err(error),
-                }
-            }
-            total.chunks += 1;
-        }
-        Ok(total)
     }
 
     /// What the connection did, and what it knew of its path when it was last polled.
@@ -601,6 +564,3 @@ fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> 
         }
     }
 }
-
-/// What is written without copying is released in pieces of this size: a sixteenth of the least send window.
-const LONGEST_PIECE: usize = 64 << 10;

@@ -9,8 +9,9 @@
 //! Where the kernel keeps release times, batches are handed over up to [`LEAD`] before they are to leave.
 //! The core is told the release time for the present, so that round trips start there.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,11 +30,15 @@ use super::alarm::Alarm;
 use super::batch::BatchLimits;
 use super::clock;
 use super::error::ConnectionError;
+#[cfg(target_os = "linux")]
+use super::error_queue::Report;
 use super::interface::{Outlet, Outlets, SendClock};
+use super::sampler::Sampler;
 use super::shard::Shard;
-use super::socket::{self, Socket};
+use super::sizing::Sizing;
+use super::socket::{self, Outgoing, Socket};
 use super::txtime::ReleaseTime;
-use crate::egress::{Egress, Turn};
+use crate::egress::{Deadlines, Egress, Turn};
 use crate::units::Bytes;
 
 /// The task.
@@ -42,23 +47,23 @@ pub(super) struct Driver {
     socket: Socket,
     /// The socket before it, until when it is listened to.
     former: Option<(Socket, Instant)>,
+    sizing: Sizing,
     egress: Egress,
     outlets: Arc<Outlets>,
     /// The task that keeps the outlets up to date, and ends with us.
     watcher: AbortHandle,
-    /// The outlet of each connection.
-    outlet_of: Vec<Option<Outlet>>,
+    /// The outlet of each connection, and the peer that it leads to.
+    outlet_of: Vec<Option<(Outlet, SocketAddr)>>,
     /// What waits in the kernel for its time.
     ahead: Ahead,
     alarm: Alarm,
+    sampler: Sampler,
     /// When each connection wants to be looked at.
-    timers: BTreeSet<(Instant, usize)>,
-    /// The same by connection.
-    timer_of: Vec<Option<Instant>>,
+    deadlines: Deadlines,
     /// When the interface is free for the next batch.
     egress_free_at: Option<Instant>,
-    /// A batch that the full send buffer refused, and its release time.
-    unsent: Option<(Transmit, Option<ReleaseTime>)>,
+    /// A batch that the full send buffer refused.
+    unsent: Option<Outgoing>,
     batch: Vec<u8>,
     inbox: Inbox,
     /// Receive errors since something was last received.
@@ -81,6 +86,7 @@ impl Driver {
     pub fn new(
         shard: Arc<Shard>,
         socket: Socket,
+        sizing: Sizing,
         outlets: Arc<Outlets>,
         watcher: AbortHandle,
     ) -> io::Result<Self> {
@@ -89,14 +95,15 @@ impl Driver {
             shard,
             socket,
             former: None,
+            sizing,
             egress: Egress::new(Outlet::unknown(outlets.anchor()).anchor),
             outlets,
             watcher,
             outlet_of: Vec::new(),
             ahead,
             alarm: Alarm::new()?,
-            timers: BTreeSet::new(),
-            timer_of: Vec::new(),
+            sampler: Sampler::default(),
+            deadlines: Deadlines::default(),
             egress_free_at: None,
             unsent: None,
             batch: Vec::new(),
@@ -125,8 +132,13 @@ impl Driver {
         is_busy |= self.expire(clock::now());
         is_busy |= self.handle_endpoint_events();
         is_busy |= self.transmit(cx)?;
+        if let Some(sizes) = self.sizing.poll(clock::now()) {
+            self.socket.ask_buffers(sizes);
+            self.ahead.set_most(self.socket.room_ahead());
+        }
+        #[cfg(target_os = "linux")]
         if self.socket.clock() == SendClock::Etf {
-            self.shard.add_reports(self.socket.release_reports());
+            self.read_reports(false);
         }
         Ok(is_busy)
     }
@@ -165,12 +177,20 @@ impl Driver {
         while let Some((handle, event)) = events_left.next() {
             let Some(connection) = self.shard.endpoint().get(handle) else { continue };
             let mut state = connection.lock();
+            self.sizing.on_rtt(state.core.inner().rtt());
             state.core.handle_event(now, event);
             while let Some((_, event)) = events_left.next_if(|(next, _)| *next == handle) {
                 state.core.handle_event(now, event);
             }
             state.forward_events(now, &mut self.endpoint_events);
-            self.egress.join(handle.0);
+            if let Some(Some((_, remote))) = self.outlet_of.get_mut(handle.0)
+                && *remote != state.core.inner().remote_address()
+            {
+                *remote = state.core.inner().remote_address();
+                self.outlets.moved.notify_one();
+            }
+            let timeout = state.core.inner().poll_timeout();
+            self.join(handle.0, timeout);
         }
         drop(events_left);
         self.events = events;
@@ -182,6 +202,7 @@ impl Driver {
         let mut endpoint = self.shard.endpoint();
         let messages = self.inbox.space.chunks_exact(LARGEST_MESSAGE).zip(&self.inbox.meta).take(received);
         for (message, meta) in messages {
+            self.sizing.on_received(Bytes::of_len(meta.len));
             let mut message = BytesMut::from(&message[..meta.len]);
             while !message.is_empty() {
                 let datagram = message.split_to(meta.stride.clamp(1, message.len()));
@@ -205,7 +226,8 @@ impl Driver {
     }
 
     /// Goes on with another socket. What is on its way to the one before it is still received.
-    fn move_to(&mut self, socket: Socket) {
+    fn move_to(&mut self, mut socket: Socket) {
+        socket.ask_buffers(self.sizing.asked());
         self.ahead = Ahead::new(socket.room_ahead());
         let former = std::mem::replace(&mut self.socket, socket);
         self.former = Some((former, clock::now() + FORMER_SOCKET_IS_HEARD));
@@ -226,7 +248,8 @@ impl Driver {
             let mut state = connection.lock();
             state.clear_dirty();
             state.forward_events(now, &mut self.endpoint_events);
-            self.egress.join(handle.0);
+            let timeout = state.core.inner().poll_timeout();
+            self.join(handle.0, timeout);
         }
         self.dirty = dirty;
         is_busy
@@ -237,13 +260,17 @@ impl Driver {
         let now = clock::now();
         for (handle, outlet) in self.moved.drain(..) {
             let Some(connection) = self.shard.endpoint().get(handle) else { continue };
-            connection.lock().core.set_anchor(now, outlet.anchor);
+            let remote = {
+                let mut state = connection.lock();
+                state.core.set_anchor(now, outlet.anchor);
+                state.core.inner().remote_address()
+            };
             let lead = if outlet.clock == SendClock::Timer { Duration::ZERO } else { LEAD };
             self.egress.assign(handle.0, outlet.link, outlet.anchor, lead);
             if self.outlet_of.len() <= handle.0 {
                 self.outlet_of.resize(handle.0 + 1, None);
             }
-            self.outlet_of[handle.0] = Some(outlet);
+            self.outlet_of[handle.0] = Some((outlet, remote));
             self.egress.join(handle.0);
         }
     }
@@ -251,19 +278,22 @@ impl Driver {
     /// Looks at the connections whose time has come.
     fn expire(&mut self, now: Instant) -> bool {
         let mut is_busy = false;
-        while let Some(&(at, flow)) = self.timers.first() {
-            if at > now {
-                break;
-            }
-            self.set_timer(flow, None);
+        while let Some(flow) = self.deadlines.take_due(now) {
             let Some(connection) = self.shard.endpoint().get(ConnectionHandle(flow)) else { continue };
             let mut state = connection.lock();
             state.core.handle_timeout(now);
             state.forward_events(now, &mut self.endpoint_events);
-            self.egress.join(flow);
+            let timeout = state.core.inner().poll_timeout();
+            self.join(flow, timeout);
             is_busy = true;
         }
         is_busy
+    }
+
+    /// Puts a connection in its interface's line. However long that is, its state machine's own timers go on.
+    fn join(&mut self, flow: usize, timeout: Option<Instant>) {
+        self.deadlines.set(flow, timeout);
+        self.egress.join(flow);
     }
 
     /// Passes events between connections and the endpoint.
@@ -277,7 +307,7 @@ impl Driver {
                 endpoint.remove(handle);
                 drop(endpoint);
                 self.egress.leave(handle.0);
-                self.set_timer(handle.0, None);
+                self.deadlines.set(handle.0, None);
                 continue;
             }
             let connection = answer.and_then(|answer| Some((endpoint.get(handle)?, answer)));
@@ -287,7 +317,8 @@ impl Driver {
                 let mut state = connection.lock();
                 state.core.handle_event(now, answer);
                 state.forward_events(now, &mut self.endpoint_events);
-                self.egress.join(handle.0);
+                let timeout = state.core.inner().poll_timeout();
+                self.join(handle.0, timeout);
             }
         }
         is_busy
@@ -299,12 +330,16 @@ impl Driver {
         self.egress_free_at = None;
         for _ in 0..BATCHES_PER_TURN {
             let now = clock::now();
-            if let Some((transmit, release)) = self.unsent.take() {
+            if let Some(outgoing) = self.unsent.take() {
                 if self.socket.poll_writable(cx)?.is_pending() {
-                    self.unsent = Some((transmit, release));
+                    self.unsent = Some(outgoing);
                     return Ok(false);
                 }
-                self.send(transmit, release)?;
+                self.send(outgoing)?;
+                if self.unsent.is_some() {
+                    self.egress_free_at = Some(now + FULL_BUFFER);
+                    return Ok(false);
+                }
                 continue;
             }
             match self.egress.turn(now) {
@@ -323,10 +358,11 @@ impl Driver {
     /// looked at again when its timer says so.
     fn give_turn(&mut self, now: Instant, flow: usize, at: Instant) -> io::Result<()> {
         let Some(connection) = self.shard.endpoint().get(ConnectionHandle(flow)) else { return Ok(()) };
-        let outlet = self.outlet_of.get(flow).copied().flatten();
+        let outlet = self.outlet_of.get(flow).copied().flatten().map(|(outlet, _)| outlet);
         let kept_by_kernel = outlet.filter(|outlet| outlet.clock != SendClock::Timer);
         let at = kept_by_kernel.map_or(now, |outlet| at.max(now + outlet.margin));
         let mut state = connection.lock();
+        let due = state.core.next_release();
         // Asked anew: a device may turn out not to segment when it is first told to.
         let bytes = self.egress.longest_batch(flow);
         let limits = BatchLimits { bytes, segments: self.socket.max_segments() };
@@ -338,11 +374,15 @@ impl Driver {
             transmit = state.poll_transmit(next.max(at), limits, &mut self.batch);
         }
         if let Some(transmit) = transmit {
-            let release = kept_by_kernel.map(|outlet| outlet.release(state.core.departure().max(at)));
+            let departure = state.core.departure().max(at);
+            let timeout = state.core.inner().poll_timeout();
             drop(state);
             self.egress.on_sent(Some(flow), now, Bytes::of_len(transmit.size));
-            self.egress.join(flow);
-            return self.send(transmit, release);
+            self.join(flow, timeout);
+            let release = kept_by_kernel.map(|outlet| outlet.release(departure));
+            // What the kernel keeps is to leave at its departure; what we kept was to leave when it was due.
+            let planned = due.map(|due| if release.is_some() { departure } else { due.min(departure) });
+            return self.send(Outgoing { transmit, release, planned });
         }
         state.forward_events(now, &mut self.endpoint_events);
         let timeout = state.core.poll_timeout();
@@ -350,18 +390,61 @@ impl Driver {
         drop(state);
         // Half the lead is for a timer that is late, half to hand over several batches at once.
         let early = next.map(|next| next - LEAD / 2);
-        self.set_timer(flow, early.into_iter().chain(timeout).min());
+        self.deadlines.set(flow, early.into_iter().chain(timeout).min());
         Ok(())
     }
 
     /// Sends the batch at hand, or keeps it until the send buffer has room.
-    fn send(&mut self, transmit: Transmit, release: Option<ReleaseTime>) -> io::Result<()> {
-        if !self.socket.try_send(&transmit, &self.batch, release)? {
-            self.unsent = Some((transmit, release));
-        } else if let Some(release) = release {
-            self.ahead.on_sent(release.at, Bytes::of_len(transmit.size));
+    fn send(&mut self, outgoing: Outgoing) -> io::Result<()> {
+        let size = Bytes::of_len(outgoing.transmit.size);
+        if self.try_send(&outgoing)? {
+            self.sizing.on_sent(size);
+            if let Some(release) = outgoing.release {
+                self.ahead.on_sent(release.at, size);
+            }
+        } else {
+            self.shard.clock_stats().full_buffers += 1;
+            self.unsent = Some(outgoing);
         }
         Ok(())
+    }
+
+    /// Follows the batch if it is the turn of one that waited for its time.
+    #[cfg(target_os = "linux")]
+    fn try_send(&mut self, outgoing: &Outgoing) -> io::Result<bool> {
+        let now = clock::now();
+        let Some(planned) = outgoing.planned.filter(|_| self.sampler.is_due(now)) else {
+            return self.socket.try_send(outgoing, &self.batch);
+        };
+        // Those of the one before.
+        self.read_reports(self.sampler.is_waiting());
+        let is_sent = self.socket.try_send_stamped(outgoing, &self.batch)?;
+        if is_sent {
+            self.sampler.on_sent(now, planned);
+        }
+        Ok(is_sent)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn try_send(&mut self, outgoing: &Outgoing) -> io::Result<bool> {
+        self.socket.try_send(outgoing, &self.batch)
+    }
+
+    /// Takes up what the kernel has told of single datagrams.
+    #[cfg(target_os = "linux")]
+    fn read_reports(&mut self, are_stamped: bool) {
+        let (sampler, mut stats) = (&mut self.sampler, self.shard.clock_stats());
+        let mut realtime = None;
+        let mut instant = |stamp: Duration| {
+            let (now, present) = *realtime.get_or_insert_with(clock::now_on_realtime);
+            now - present.saturating_sub(stamp)
+        };
+        self.socket.read_reports(are_stamped, |report| match report {
+            Report::Queued(at, _) => sampler.on_queued(instant(at)),
+            Report::Left(at, _) => sampler.on_left(instant(at), &mut stats),
+            Report::Missed => stats.releases.missed += 1,
+            Report::Refused => stats.releases.refused += 1,
+        });
     }
 
     /// Sends the endpoint's own datagrams. Those that find the buffer full are dropped: they answer
@@ -371,7 +454,8 @@ impl Driver {
         while let Some((transmit, datagram)) = response {
             let now = clock::now();
             self.egress.on_sent(None, now, Bytes::of_len(transmit.size));
-            self.socket.try_send(&transmit, &datagram, self.release_for_stranger(now, &transmit))?;
+            let release = self.release_for_stranger(now, &transmit);
+            self.socket.try_send(&Outgoing { transmit, release, planned: None }, &datagram)?;
             let mut endpoint = self.shard.endpoint();
             response = endpoint.responses.pop_front();
             if endpoint.is_idle() {
@@ -386,18 +470,6 @@ impl Driver {
         let is_etf = self.socket.clock() == SendClock::Etf;
         let outlet = is_etf.then(|| self.outlets.towards(transmit.destination))?;
         (outlet.clock == SendClock::Etf).then(|| outlet.release(now))
-    }
-
-    fn set_timer(&mut self, flow: usize, at: Option<Instant>) {
-        if self.timer_of.len() <= flow {
-            self.timer_of.resize(flow + 1, None);
-        }
-        if let Some(old) = std::mem::replace(&mut self.timer_of[flow], at) {
-            self.timers.remove(&(old, flow));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, flow));
-        }
     }
 
     /// Ends the driver because the system fails it.
@@ -418,6 +490,7 @@ impl Future for Driver {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let driver = self.get_mut();
+        driver.shard.on_wake_up();
         for _ in 0..TURNS_PER_POLL {
             match driver.turn(cx) {
                 Ok(true) => continue,
@@ -427,8 +500,7 @@ impl Future for Driver {
             if driver.is_finished() {
                 return Poll::Ready(());
             }
-            let wake_at = driver.timers.first().map(|&(at, _)| at);
-            let Some(wake_at) = wake_at.into_iter().chain(driver.egress_free_at).min() else {
+            let Some(wake_at) = driver.deadlines.next().into_iter().chain(driver.egress_free_at).min() else {
                 return Poll::Pending;
             };
             let now = clock::now();
@@ -494,6 +566,10 @@ const BATCHES_PER_TURN: usize = 16;
 /// of it late, and a change of plan takes effect after it at the latest. `fq` holds 100 packets of a flow
 /// unless told otherwise; at a pacer's 250 us a batch these are eight.
 pub(super) const LEAD: Duration = Duration::from_millis(2);
+
+/// Until the next try when the send buffer is full, and the system does not tell when it has room. A buffer
+/// of the default size takes longer to empty at 10 Gbit/s.
+pub(super) const FULL_BUFFER: Duration = Duration::from_micros(250);
 
 /// Turns between two returns to the runtime, so that a busy endpoint lets other tasks run.
 const TURNS_PER_POLL: usize = 8;

@@ -21,26 +21,21 @@ use super::driver::Driver;
 use super::error::ConnectError;
 use super::incoming::Incoming;
 use super::interface::{Outlet, Outlets, SendClock};
+use super::sampler::SendClockStats;
 use super::server::ServerConfig;
 use super::shard::{EndpointState, Shard};
+use super::sizing::Sizing;
 use super::socket::Socket;
-use super::txtime::ReleaseReports;
 use super::wait::until;
 use super::watcher;
 use crate::units::{Bytes as Size, Rate};
 
 /// What all connections of an endpoint share.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct EndpointConfig {
     anchor: Option<Rate>,
     send_clock: SendClock,
-    socket_buffer: Size,
-}
-
-impl Default for EndpointConfig {
-    fn default() -> Self {
-        Self { anchor: None, send_clock: SendClock::default(), socket_buffer: SOCKET_BUFFER }
-    }
+    socket_buffer: Option<Size>,
 }
 
 impl EndpointConfig {
@@ -60,10 +55,11 @@ impl EndpointConfig {
         self
     }
 
-    /// Socket buffer to ask the system for, each way; it may grant less. Default 2 MiB: 16 ms at
-    /// 1 Gbit/s, as long as a busy host may keep the driver from the socket.
+    /// Socket buffer to ask the system for, each way. It may grant less; a line of the log then says what to
+    /// raise. Default: what moves in a round trip, within
+    /// [`SOCKET_BUFFERS`](super::SOCKET_BUFFERS). [`Endpoint::new`] refuses less than 64 KiB.
     pub fn socket_buffer(&mut self, buffer: Size) -> &mut Self {
-        self.socket_buffer = buffer;
+        self.socket_buffer = Some(buffer);
         self
     }
 }
@@ -140,7 +136,13 @@ impl Endpoint {
             let message = "the anchor is `0 bit/s`: it must be a rate above zero";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let socket = Socket::new(socket, config.socket_buffer, config.send_clock)?;
+        if let Some(size) = config.socket_buffer.filter(|size| *size < LEAST_BUFFER) {
+            let message =
+                format!("the socket buffer is `{size}`: it must be {LEAST_BUFFER}, one batch, at least");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let sizing = Sizing::new(clock::now(), config.socket_buffer);
+        let socket = Socket::new(socket, sizing.asked(), config.send_clock)?;
         let local_addr = socket.local_addr()?;
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?;
         let mut proto_config = quinn_proto::EndpointConfig::default();
@@ -156,7 +158,8 @@ impl Endpoint {
         let shard = Shard::new(proto, server);
         let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
         let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
-        let driver = Driver::new(shard.clone(), socket, outlets.clone(), watcher.abort_handle())?;
+        let watcher = watcher.abort_handle();
+        let driver = Driver::new(shard.clone(), socket, sizing, outlets.clone(), watcher)?;
         let local_addr = Mutex::new(local_addr);
         let shared = Arc::new(Settings { config, local_addr, outlets });
         // The handle comes first: a driver that finds none takes its work for done.
@@ -224,7 +227,8 @@ impl Endpoint {
         if self.handle.shard.endpoint().is_dead {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the endpoint has ended"));
         }
-        let socket = Socket::new(socket, shared.config.socket_buffer, shared.config.send_clock)?;
+        let sizes = Sizing::new(clock::now(), shared.config.socket_buffer).asked();
+        let socket = Socket::new(socket, sizes, shared.config.send_clock)?;
         let addr = socket.local_addr()?;
         let former = shared.local_addr();
         if former.is_ipv4() != addr.is_ipv4() {
@@ -281,10 +285,9 @@ impl Endpoint {
         self.handle.shard.endpoint().open_connections()
     }
 
-    /// What the kernel reported of the release times that it was told, since the endpoint began. Only
-    /// [`SendClock::Etf`] reports anything.
-    pub fn release_reports(&self) -> ReleaseReports {
-        self.handle.shard.reports()
+    /// How well departures kept to their plans, since the endpoint began.
+    pub fn send_clock_stats(&self) -> SendClockStats {
+        self.handle.shard.send_clock_stats()
     }
 
     async fn wait<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> T {
@@ -357,8 +360,8 @@ fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     })
 }
 
-/// Enough for a busy host, and granted by Linux where `net.core.rmem_max` allows it.
-const SOCKET_BUFFER: Size = Size::mib(2);
+/// A full batch of datagrams, which the system sends, and receives, as one.
+const LEAST_BUFFER: Size = Size::kib(64);
 
 /// One socket, one task.
 const THE_ONLY_SHARD: u8 = 0;

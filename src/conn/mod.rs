@@ -5,9 +5,12 @@
 //! connection, streams, datagrams  and what is done with them
 //! server, client, config          what they choose
 //! shard, state, driver            what is shared behind locks; the task of one socket
-//! departures                      when datagrams really leave
+//! departures                      when datagrams really leave, measured on purpose
+//! sampler, error_queue            a few of the endpoint's departures, followed
+//! sizing                          how large the socket's buffers should be
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
+//! pieces                          what streams are given to write
 //! tail                            what leaves twice at the end of a flight
 //! tap                             the seam: what quinn-proto takes for a congestion controller
 //! crypto                          the seam: what it takes for TLS, which sees packet numbers and ACK frames
@@ -33,13 +36,18 @@ mod driver;
 mod drop_in;
 mod endpoint;
 mod error;
+#[cfg(target_os = "linux")]
+mod error_queue;
 mod incoming;
 mod interface;
 mod limits;
+mod pieces;
 #[cfg(feature = "qlog")]
 mod qlog;
+mod sampler;
 mod server;
 mod shard;
+mod sizing;
 mod socket;
 mod state;
 mod stats;
@@ -69,7 +77,9 @@ pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 pub use limits::{Blocked, Limit};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
+pub use sampler::{Histogram, SendClockStats};
 pub use server::ServerConfig;
+pub use sizing::SOCKET_BUFFERS;
 pub use stats::{CongestionState, ConnectionStats, PathStats};
 pub use streams::{RecvStream, SendStream};
 pub use tail::Copies;

@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 use super::core::Core;
 use super::endpoint::EndpointStats;
 use super::interface::Outlet;
+use super::sampler::SendClockStats;
 use super::server::ServerConfig;
 use super::socket::Socket;
 use super::state::{self, ConnectionRef};
-use super::txtime::ReleaseReports;
 
 /// What endpoint handles, connections and the driver share.
 pub(super) struct Shard {
@@ -24,9 +24,9 @@ pub(super) struct Shard {
     pub events: Arc<Notify>,
     /// Handles of the endpoint in the application's hands.
     handles: AtomicUsize,
-    /// Reports of release times, summed up.
-    missed_releases: AtomicU64,
-    refused_releases: AtomicU64,
+    /// How often the driver was woken.
+    wake_ups: AtomicU64,
+    clock_stats: Mutex<SendClockStats>,
 }
 
 /// The endpoint behind its lock.
@@ -81,8 +81,8 @@ impl Shard {
             dirty: Mutex::default(),
             events,
             handles: AtomicUsize::new(0),
-            missed_releases: AtomicU64::new(0),
-            refused_releases: AtomicU64::new(0),
+            wake_ups: AtomicU64::new(0),
+            clock_stats: Mutex::default(),
         })
     }
 
@@ -124,16 +124,19 @@ impl Shard {
         self.handles.load(Ordering::Acquire) > 0
     }
 
-    pub fn add_reports(&self, reports: ReleaseReports) {
-        self.missed_releases.fetch_add(reports.missed, Ordering::Relaxed);
-        self.refused_releases.fetch_add(reports.refused, Ordering::Relaxed);
+    /// The driver was woken.
+    pub fn on_wake_up(&self) {
+        self.wake_ups.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn reports(&self) -> ReleaseReports {
-        ReleaseReports {
-            missed: self.missed_releases.load(Ordering::Relaxed),
-            refused: self.refused_releases.load(Ordering::Relaxed),
-        }
+    /// What the driver adds to the statistics.
+    pub fn clock_stats(&self) -> MutexGuard<'_, SendClockStats> {
+        self.clock_stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The statistics at present.
+    pub fn send_clock_stats(&self) -> SendClockStats {
+        SendClockStats { wake_ups: self.wake_ups.load(Ordering::Relaxed), ..self.clock_stats().clone() }
     }
 
     fn wake_driver(&self, note: impl FnOnce(&mut Dirty)) {

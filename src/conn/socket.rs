@@ -4,13 +4,17 @@
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 
+#[cfg(target_os = "linux")]
+use super::error_queue;
 use super::interface::SendClock;
-use super::txtime::{ReleaseReports, ReleaseTime, TxTime};
+use super::sizing::{Shortage, Sizes};
+use super::txtime::{ReleaseTime, TxTime};
 use crate::units::Bytes;
 
 pub(super) struct Socket {
@@ -18,18 +22,24 @@ pub(super) struct Socket {
     state: UdpSocketState,
     /// Takes release times, on the clock of the second.
     txtime: Option<(TxTime, SendClock)>,
+    /// The system's limits have been told.
+    is_shortage_told: bool,
+}
+
+/// A batch on its way to the network.
+pub(super) struct Outgoing {
+    pub transmit: Transmit,
+    /// When the kernel is to let it go.
+    pub release: Option<ReleaseTime>,
+    /// When it was to leave, if the pacer had held it back.
+    pub planned: Option<Instant>,
 }
 
 impl Socket {
     /// Takes over a bound socket. Buffers are asked for; the system may grant less. Release times too, but
     /// `etf` is insisted on.
-    pub fn new(socket: std::net::UdpSocket, buffer: Bytes, clock: SendClock) -> io::Result<Self> {
+    pub fn new(socket: std::net::UdpSocket, buffers: Sizes, clock: SendClock) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
-        for set in [UdpSocketState::set_send_buffer_size, UdpSocketState::set_recv_buffer_size] {
-            if let Err(error) = set(&state, (&socket).into(), buffer.as_len()) {
-                tracing::debug!(%error, "the system refuses a socket buffer of {buffer}");
-            }
-        }
         socket.set_nonblocking(true)?;
         let txtime = match (clock, TxTime::enable(&socket, clock)) {
             (SendClock::Timer, _) => None,
@@ -40,7 +50,10 @@ impl Socket {
             }
             (SendClock::Etf, Err(error)) => return Err(etf_refused(&error)),
         };
-        Ok(Self { io: tokio::net::UdpSocket::from_std(socket)?, state, txtime })
+        let io = tokio::net::UdpSocket::from_std(socket)?;
+        let mut socket = Self { io, state, txtime, is_shortage_told: false };
+        socket.ask_buffers(buffers);
+        Ok(socket)
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -78,26 +91,44 @@ impl Socket {
         self.txtime.as_ref().map_or(SendClock::Timer, |&(_, clock)| clock)
     }
 
-    /// What the kernel reports of release times since the last call.
-    pub fn release_reports(&self) -> ReleaseReports {
-        self.txtime.as_ref().map(|(txtime, _)| txtime.reports(&self.io)).unwrap_or_default()
+    /// Asks the system for buffers; if it does not grant them, that is told once, and no failure.
+    pub fn ask_buffers(&mut self, asked: Sizes) {
+        let (state, io) = (&self.state, &self.io);
+        let len = |size: Bytes| size.min(LARGEST_BUFFER).as_len();
+        let refused = [
+            state.set_send_buffer_size(io.into(), len(asked.send)),
+            state.set_recv_buffer_size(io.into(), len(asked.receive)),
+        ];
+        for error in refused.into_iter().filter_map(Result::err) {
+            tracing::debug!(%error, "the system refuses a socket buffer");
+        }
+        let granted = self.buffers();
+        let is_short = granted.send < asked.send || granted.receive < asked.receive;
+        if is_short && !std::mem::replace(&mut self.is_shortage_told, true) {
+            tracing::warn!("{}", Shortage { asked, granted });
+        }
     }
 
-    /// Bytes that may wait in the kernel for their time: a quarter of the send buffer, to which the kernel
+    /// The buffers that the system granted.
+    pub fn buffers(&self) -> Sizes {
+        let size = |len: io::Result<usize>| len.map_or(Bytes::ZERO, |len| Bytes::of_len(len / CHARGED));
+        Sizes {
+            send: size(self.state.send_buffer_size((&self.io).into())),
+            receive: size(self.state.recv_buffer_size((&self.io).into())),
+        }
+    }
+
+    /// Bytes that may wait in the kernel for their time: half of the send buffer, to which the kernel
     /// charges a datagram of any size with its own overhead, until it is released.
     pub fn room_ahead(&self) -> Bytes {
-        self.state.send_buffer_size((&self.io).into()).map_or(Bytes::ZERO, |len| Bytes::of_len(len / 4))
+        Bytes::new(self.buffers().send.get() / 2)
     }
 
     /// Sends a batch, at once or at its release time; `false` if the send buffer is full. The network's
     /// other errors are logged and no failure: what they drop counts as lost on the way, as it would a hop
     /// further on.
-    pub fn try_send(
-        &mut self,
-        transmit: &Transmit,
-        contents: &[u8],
-        release: Option<ReleaseTime>,
-    ) -> io::Result<bool> {
+    pub fn try_send(&mut self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
+        let &Outgoing { ref transmit, release, .. } = outgoing;
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
@@ -124,7 +155,30 @@ impl Socket {
         }
     }
 
-    /// Ready when the send buffer has room again.
+    /// The same, and the kernel notes when it entered the interface's queue and when it left.
+    #[cfg(target_os = "linux")]
+    pub fn try_send_stamped(&mut self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
+        let asked = error_queue::ask_stamps(&self.io, true);
+        let sent = self.try_send(outgoing, contents);
+        if asked.is_ok() {
+            error_queue::ask_stamps(&self.io, false)?;
+        }
+        sent
+    }
+
+    /// What the kernel has told of single datagrams since the last call; of those that were stamped, too, if
+    /// any were.
+    #[cfg(target_os = "linux")]
+    pub fn read_reports(&self, are_stamped: bool, on_report: impl FnMut(error_queue::Report)) {
+        if are_stamped {
+            error_queue::read_with_stamps(&self.io, on_report);
+        } else {
+            error_queue::read(&self.io, on_report);
+        }
+    }
+
+    /// Ready when the send buffer has room again; or when it only seems to have, since the error queue has
+    /// something.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_send_ready(cx)
     }
@@ -142,3 +196,9 @@ fn etf_refused(error: &io::Error) -> io::Error {
 pub(super) fn ecn(meta: &RecvMeta) -> Option<EcnCodepoint> {
     meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8))
 }
+
+/// What Linux takes of the size that it is asked for (socket(7)): it doubles that, and tells the double.
+const CHARGED: usize = if cfg!(target_os = "linux") { 2 } else { 1 };
+
+/// The option takes an `int`.
+const LARGEST_BUFFER: Bytes = Bytes::new(0x7fff_ffff);

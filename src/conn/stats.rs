@@ -52,6 +52,10 @@ pub struct PathStats {
     pub losses: Losses,
     /// Bytes of them that arrived after all: packets overtaken by others, or delayed.
     pub spurious: Bytes,
+    /// Bytes that the plan allowed and the host was too late to send, and that were not made up: its processors
+    /// were busy, its send buffer full, or other connections had the interface. The law does not take it for
+    /// the path's doing.
+    pub missed: Bytes,
     /// Size of a full datagram.
     pub datagram: Bytes,
     /// What holds the sender back.
@@ -93,6 +97,7 @@ impl ConnectionStats {
             lost: ledger.lost(),
             losses: control.losses(),
             spurious: ledger.spurious(),
+            missed: control.missed(),
             datagram: control.datagram(),
             limit,
             state: control.state(),

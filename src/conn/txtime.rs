@@ -32,7 +32,7 @@ pub struct ReleaseReports {
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use std::io::{self, IoSlice, IoSliceMut};
+    use std::io::{self, IoSlice};
     use std::net::IpAddr;
     use std::os::fd::{AsFd, AsRawFd};
     use std::time::{Duration, Instant};
@@ -40,15 +40,13 @@ mod imp {
     use nix::errno::Errno;
     use nix::libc;
     use nix::sys::socket::sockopt::TxTime as TxTimeOption;
-    use nix::sys::socket::{
-        ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
-    };
+    use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt};
     use nix::time::ClockId;
     use quinn_udp::Transmit;
 
     use super::super::clock;
     use super::super::interface::SendClock;
-    use super::{ReleaseReports, ReleaseTime};
+    use super::ReleaseTime;
 
     /// A socket's release times.
     #[derive(Debug)]
@@ -114,33 +112,6 @@ mod imp {
             Ok(())
         }
 
-        /// What the kernel reports since the last call. Only `etf` reports anything.
-        pub fn reports(&self, socket: &impl AsRawFd) -> ReleaseReports {
-            let mut reports = ReleaseReports::default();
-            let mut space = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
-            let mut payload = [0; 1];
-            for _ in 0..MOST_REPORTS {
-                let mut contents = [IoSliceMut::new(&mut payload)];
-                let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-                let message = recvmsg::<()>(socket.as_raw_fd(), &mut contents, Some(&mut space), flags);
-                let Ok(message) = message else { break };
-                let Ok(messages) = message.cmsgs() else { continue };
-                for message in messages {
-                    let (ControlMessageOwned::Ipv4RecvErr(error, _)
-                    | ControlMessageOwned::Ipv6RecvErr(error, _)) = message
-                    else {
-                        continue;
-                    };
-                    match (error.ee_origin, error.ee_code) {
-                        (ORIGIN_TXTIME, CODE_MISSED) => reports.missed += 1,
-                        (ORIGIN_TXTIME, _) => reports.refused += 1,
-                        _ => {}
-                    }
-                }
-            }
-            reports
-        }
-
         /// Nanoseconds on the kernel's clock.
         fn on_clock(&mut self, release: ReleaseTime) -> io::Result<u64> {
             let mut at = release.at;
@@ -161,19 +132,12 @@ mod imp {
 
     /// `Instant` is CLOCK_MONOTONIC, and CLOCK_TAI is a fixed distance from it until somebody sets the clock.
     const FRESH: Duration = Duration::from_millis(100);
-
-    /// `SO_EE_ORIGIN_TXTIME` and `SO_EE_CODE_TXTIME_MISSED` of linux/errqueue.h.
-    const ORIGIN_TXTIME: u8 = 6;
-    const CODE_MISSED: u8 = 2;
-
-    /// Reports that are read at once; the rest waits for the next call.
-    const MOST_REPORTS: usize = 64;
 }
 
 #[cfg(not(target_os = "linux"))]
 mod none {
     use super::super::interface::SendClock;
-    use super::{ReleaseReports, ReleaseTime};
+    use super::ReleaseTime;
     use std::convert::Infallible;
     use std::io;
 
@@ -192,10 +156,6 @@ mod none {
             _transmit: &quinn_udp::Transmit<'_>,
             _release: ReleaseTime,
         ) -> io::Result<()> {
-            match self.0 {}
-        }
-
-        pub fn reports<S>(&self, _socket: &S) -> ReleaseReports {
             match self.0 {}
         }
     }

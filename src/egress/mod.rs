@@ -10,8 +10,12 @@
 //! Where the kernel releases datagrams at their time, batches are handed over up to a *lead* before the
 //! interface is free for them, and told when it will be.
 
+mod deadlines;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+pub use deadlines::Deadlines;
 
 use crate::units::{Bytes, Rate};
 

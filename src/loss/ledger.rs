@@ -32,7 +32,7 @@ pub struct Ledger {
     lost: Bytes,
     spurious: Bytes,
     missing: Missing,
-    /// The application limits the sender until `delivered` exceeds this.
+    /// The application, or the host, limits the sender until `delivered` exceeds this.
     app_limited_until: Option<Bytes>,
     round: u64,
     /// A round ends with the first acknowledgement of a packet sent after this much was delivered.
@@ -271,9 +271,15 @@ impl Ledger {
         self.forget_settled();
     }
 
-    /// The application has nothing to send: samples of what is in flight are lower bounds only.
+    /// The application has nothing to send, or the host comes too late to send it: samples of what is in
+    /// flight are lower bounds only.
     pub fn mark_app_limited(&mut self) {
         self.app_limited_until = Some((self.delivered + self.in_flight).max(Bytes::new(1)));
+    }
+
+    /// Whether samples of what leaves now will be lower bounds only.
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited_until.is_some()
     }
 
     /// Bytes in flight.

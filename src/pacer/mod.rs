@@ -13,7 +13,7 @@
 //! So what has left is never ahead of `rate · time + quantum`. A wake-up that comes late leaves D
 //! below zero; the shortfall is made up, but never in one burst: in quanta at most twice as frequent as
 //! the plan's, of which a late one counts half a quantum's time as waited, and no more than 5 ms of it.
-//! What a stalled host missed is not the network's to bear.
+//! What a stalled host missed beyond that is not the network's to bear: it is forgiven, and counted.
 //! Time in which there was nothing to send, or no room in the window, earns nothing.
 
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub struct Pacer {
     spacing: Debt,
     /// Nothing was waiting to leave, so the time since then earns nothing.
     is_resting: bool,
+    /// Shortfall that is not made up, in 10⁻⁹ bytes.
+    missed: i128,
 }
 
 impl Pacer {
@@ -48,6 +50,7 @@ impl Pacer {
             debt: Debt { byte_nanos: 0, at: now },
             spacing: Debt { byte_nanos: 0, at: now },
             is_resting: true,
+            missed: 0,
         }
     }
 
@@ -102,6 +105,16 @@ impl Pacer {
         self.debt.bytes()
     }
 
+    /// Bytes that the plan allowed, and that the host came too late to send.
+    pub fn missed(&self) -> Bytes {
+        whole(self.missed)
+    }
+
+    /// What it never exceeds.
+    pub fn anchor(&self) -> Rate {
+        self.anchor
+    }
+
     /// The rate at which packets leave: the law's, bounded by the anchor.
     pub fn rate(&self) -> Rate {
         self.rate
@@ -110,8 +123,12 @@ impl Pacer {
     /// Brings the debt up to `now`.
     fn settle(&mut self, now: Instant) {
         self.debt.pay(now, self.rate);
-        let floor = if self.is_resting { Bytes::ZERO } else { (self.rate * MOST_LAG).max(self.quantum) };
-        self.debt.floor(floor);
+        if self.is_resting {
+            self.debt.floor(Bytes::ZERO);
+        } else {
+            let forgiven = self.debt.floor((self.rate * MOST_LAG).max(self.quantum));
+            self.missed = self.missed.saturating_add(forgiven);
+        }
         self.spacing.pay(now, self.rate * CATCH_UP);
         let prepaid = if self.is_resting { Bytes::ZERO } else { self.quantum * MOST_PREPAID };
         self.spacing.floor(prepaid);
@@ -142,13 +159,16 @@ impl Debt {
         self.at = self.at.max(now);
     }
 
-    /// Limits what may be made up later.
-    fn floor(&mut self, credit: Bytes) {
-        self.byte_nanos = self.byte_nanos.max(-i128::from(credit.get()) * NANOS);
+    /// Limits what may be made up later; how much of it that takes away, in 10⁻⁹ bytes.
+    fn floor(&mut self, credit: Bytes) -> i128 {
+        let floor = -i128::from(credit.get()) * NANOS;
+        let excess = floor.saturating_sub(self.byte_nanos).max(0);
+        self.byte_nanos = self.byte_nanos.max(floor);
+        excess
     }
 
     fn bytes(&self) -> Bytes {
-        Bytes::new(u64::try_from(self.byte_nanos.max(0) / NANOS).unwrap_or(u64::MAX))
+        whole(self.byte_nanos)
     }
 
     fn paid_at(&self, rate: Rate) -> Instant {
@@ -156,6 +176,10 @@ impl Debt {
         let nanos = owed.div_ceil(u128::from(rate.as_bytes_per_sec()));
         self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(LONGEST_GAP)
     }
+}
+
+fn whole(byte_nanos: i128) -> Bytes {
+    Bytes::new(u64::try_from(byte_nanos.max(0) / NANOS).unwrap_or(u64::MAX))
 }
 
 const NANOS: i128 = 1_000_000_000;

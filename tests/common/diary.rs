@@ -17,6 +17,7 @@ pub enum Told {
     Loss { now: Instant, packets: Vec<Snapshot>, bytes: Bytes, in_flight: Bytes },
     Verdict(Verdict),
     Undo(Undo),
+    Anchor(Rate),
     Mtu(Bytes),
 }
 
@@ -160,6 +161,10 @@ impl RateLaw for Writer {
 
     fn on_undo(&mut self, undo: &Undo) {
         self.write(Told::Undo(*undo));
+    }
+
+    fn on_anchor(&mut self, anchor: Rate) {
+        self.write(Told::Anchor(anchor));
     }
 
     fn on_mtu(&mut self, datagram: Bytes) {

@@ -168,6 +168,47 @@ fn two_moves_in_a_row_that_both_fail_restore_the_path_before_them() {
     assert!(diary.pages().iter().all(|page| page.law == 0));
 }
 
+/// The anchors that each law was told.
+fn anchors(diary: &Diary) -> Vec<(u32, Rate)> {
+    let anchor = |page: &crate::common::diary::Page| match page.told {
+        Told::Anchor(anchor) => Some((page.law, anchor)),
+        _ => None,
+    };
+    diary.pages().iter().filter_map(anchor).collect()
+}
+
+#[test]
+fn a_law_hears_of_the_anchor_of_the_path_that_it_is_on() {
+    let (mut pair, diary) = downloading(Bytes::mb(64));
+    let now = pair.now;
+    pair.server.core().set_anchor(now, Rate::mbps(15));
+    assert_eq!(anchors(&diary), [(0, Rate::mbps(15))]);
+    assert_eq!(pair.server.core().stats().path.pacing_rate, Rate::mbps(15));
+    // The peer moves, and another interface leads to it.
+    pair.move_client(away(1));
+    only(&mut pair, away(1));
+    pair.run(ms(200));
+    let now = pair.now;
+    for _ in 0..2 {
+        pair.server.core().set_anchor(now, Rate::mbps(5));
+    }
+    assert_eq!(anchors(&diary), [(0, Rate::mbps(15)), (1, Rate::mbps(5))], "once");
+    assert_eq!(pair.server.core().stats().path.pacing_rate, Rate::mbps(5));
+}
+
+#[test]
+fn the_anchor_of_a_path_that_proves_invalid_is_not_that_of_the_one_before() {
+    let (mut pair, diary) = downloading(Bytes::mb(64));
+    spoof(&mut pair, away(1));
+    let now = pair.now;
+    pair.server.core().set_anchor(now, Rate::mbps(1));
+    assert!(pair.run_until(ms(5_000), |pair| pair.departures.last().expect("some").destination == home()));
+    assert!(anchors(&diary).iter().all(|&(law, _)| law != 0), "{:?}", anchors(&diary));
+    assert_eq!(pair.server.core().stats().path.pacing_rate, Rate::mbps(20));
+    only(&mut pair, home());
+    finish(&mut pair);
+}
+
 #[test]
 fn a_client_that_wanders_keeps_its_transfer() {
     let (mut pair, _) = downloading(Bytes::mb(64));

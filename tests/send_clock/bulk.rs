@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::UdpSocket;
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use warprate::{Connection, Endpoint, EndpointConfig, Law, ServerConfig, VarInt};
 
 use super::common::configs;
 use super::common::namespace::run;
+use super::control::{median, median_count};
 
 /// What a transfer came to, as it crosses the console.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -33,12 +35,50 @@ pub struct Transfer {
     pub refused: u64,
 }
 
-impl fmt::Display for Transfer {
+/// The medians of several transfers.
+#[derive(Debug)]
+pub struct Row {
+    of: Transfer,
+    counted: usize,
+    measured: usize,
+}
+
+impl Row {
+    /// Of those that count; `None` if none does.
+    pub fn new(counted: &[&Transfer], measured: usize) -> Option<Self> {
+        let of = |figure: fn(&Transfer) -> f64| median(counted.iter().map(|transfer| figure(transfer)));
+        let whole =
+            |figure: fn(&Transfer) -> u64| median_count(counted.iter().map(|transfer| figure(transfer)));
+        let typical = Transfer {
+            seconds: of(|transfer| transfer.seconds),
+            datagrams: whole(|transfer| transfer.datagrams),
+            lost: whole(|transfer| transfer.lost),
+            rtt_min_us: of(|transfer| transfer.rtt_min_us),
+            rtt_us: of(|transfer| transfer.rtt_us),
+            throttled: whole(|transfer| transfer.throttled),
+            missed: whole(|transfer| transfer.missed),
+            refused: whole(|transfer| transfer.refused),
+            ..Transfer::clone(counted.first()?)
+        };
+        Some(Self { of: typical, counted: counted.len(), measured })
+    }
+}
+
+impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:<11} transfer: {} of {} datagrams lost, {} waited in fq, RTT min {:.0} us; etf missed {}, refused {}",
-            self.qdisc, self.lost, self.datagrams, self.throttled, self.rtt_min_us, self.missed, self.refused
+            "{:<11} transfer: {} of {} datagrams lost, {} waited in fq, RTT min {:.0} us; \
+             etf missed {}, refused {} ({} of {} transfers)",
+            self.of.qdisc,
+            self.of.lost,
+            self.of.datagrams,
+            self.of.throttled,
+            self.of.rtt_min_us,
+            self.of.missed,
+            self.of.refused,
+            self.counted,
+            self.measured
         )
     }
 }
@@ -90,6 +130,8 @@ pub fn transfer(runtime: &Runtime, qdisc: &str, options: &str, clock: SendClock)
         seconds
     });
     let (connection, reports, tc) = sender.join().unwrap();
+    // It goes with the other namespace, at the latest.
+    let _ = Command::new("ip").args(["link", "del", "ca"]).output();
     let stats = connection.stats();
     let rtt = stats.path.rtt.unwrap();
     Transfer {
@@ -128,7 +170,7 @@ fn send(
         stream.write_chunk(vec![7; SIZE.as_len()].into()).await.unwrap();
         stream.finish().unwrap();
         connection.closed().await;
-        (connection, server.release_reports(), run("tc -s qdisc show dev cb"))
+        (connection, server.send_clock_stats().releases, run("tc -s qdisc show dev cb"))
     })
 }
 
@@ -140,7 +182,7 @@ fn number_after(text: &str, word: &str) -> u64 {
 }
 
 /// What a transfer must come to.
-pub fn check(transfer: &Transfer) -> Result<(), String> {
+pub fn check(Row { of: transfer, .. }: &Row) -> Result<(), String> {
     let demand =
         |is_met: bool, what: &str| if is_met { Ok(()) } else { Err(format!("{what}: {transfer:?}")) };
     // Stream data are a little less than datagrams.

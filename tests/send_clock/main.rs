@@ -2,43 +2,47 @@
 //!
 //! A plain machine's kernel may have neither, so the test boots Debian's `user-mode-linux`, an ordinary
 //! process that is up in two seconds, and runs itself in there. It installs the package if it may.
+//!
+//! A busy host makes a whole kernel late. Whether a series counts is decided by the [host's scheduler](control)
+//! alone, which knows nothing of it; of all that count the medians are judged.
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "the test times sleeps and a transfer")]
 
 mod bulk;
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
+mod series;
 
 use std::fmt;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use bulk::Transfer;
 use common::namespace::run;
+use control::{Host, Waiting};
 use nix::kmod::{ModuleInitFlags, finit_module};
-use warprate::conn::{Departure, Interface, SendClock, measure_departures};
+use series::Series;
+use warprate::conn::{Interface, SendClock};
 
 /// What crosses the console.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 enum Line {
-    Row(Row),
-    Transfer(bulk::Transfer),
+    /// A measurement begins.
+    Begin,
+    Series(Series),
+    Transfer(Transfer),
 }
 
-/// What was measured inside.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-struct Row {
-    qdisc: String,
-    /// What was used.
-    clock: String,
-    gap_us: f64,
-    sent: usize,
-    left: usize,
-    /// Median distance from the planned departure.
-    error_us: f64,
-    /// Median distance of departures.
-    median_gap_us: f64,
+/// What was measured in one way, of all kernels.
+#[derive(Default)]
+struct Kind {
+    series: Vec<(Series, Waiting)>,
+    transfers: Vec<(Transfer, Waiting)>,
 }
 
 #[test]
@@ -46,63 +50,77 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     if !is_installed() {
         return;
     }
-    // Other work on the machine makes a whole kernel late now and then; what is wrong is so each time.
-    let mut failures = vec![Some(String::new()); LINES];
-    for _ in 0..BOOTS {
-        let lines = boot();
-        println!();
-        for line in &lines {
-            println!("{line}");
+    let mut kinds: Vec<Kind> = Vec::new();
+    for boot_number in 1..=BOOTS {
+        for (i, (line, waiting)) in boot().into_iter().enumerate() {
+            let place = i / REPEATS;
+            kinds.resize_with(kinds.len().max(place + 1), Kind::default);
+            match line {
+                Line::Begin => unreachable!("its end comes instead"),
+                Line::Series(series) => kinds[place].series.push((series, waiting)),
+                Line::Transfer(transfer) => kinds[place].transfers.push((transfer, waiting)),
+            }
         }
-        for (failure, line) in failures.iter_mut().zip(&lines) {
-            *failure = failure.take().and_then(|_| line.check().err());
-        }
-        if failures.iter().all(Option::is_none) {
-            return;
-        }
-    }
-    let failures: Vec<_> = failures.iter().flatten().collect();
-    panic!("in none of {BOOTS} kernels: {failures:#?}");
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Row(row) => write!(
-                f,
-                "{:<11} {:>5} us apart: {} of {} left, error p50 {:>6.1} us, gap p50 {:>6.1} us ({})",
-                row.qdisc, row.gap_us, row.left, row.sent, row.error_us, row.median_gap_us, row.clock
-            ),
-            Self::Transfer(transfer) => transfer.fmt(f),
+        println!("\nkernel {boot_number}:");
+        kinds.iter().for_each(|kind| println!("{kind}"));
+        // How often is decided by the host alone.
+        if kinds.iter().all(|kind| kind.counted() >= ENOUGH) {
+            break;
         }
     }
+    let failures: Vec<_> = kinds.iter().filter_map(|kind| kind.check().err()).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
 }
 
-impl Line {
+impl Kind {
+    fn waiting(&self) -> impl Iterator<Item = Waiting> {
+        let series = self.series.iter().map(|(_, waiting)| *waiting);
+        series.chain(self.transfers.iter().map(|(_, waiting)| *waiting))
+    }
+
+    fn counted(&self) -> usize {
+        self.waiting().filter(Waiting::is_short).count()
+    }
+
+    /// The medians of what counts, unless that is too little.
+    fn rows(&self) -> (Option<series::Row>, Option<bulk::Row>) {
+        if self.counted() < ENOUGH {
+            return (None, None);
+        }
+        let measured = self.waiting().count();
+        let series = self.series.iter().filter(|(_, waiting)| waiting.is_short()).map(|(series, _)| series);
+        let transfers =
+            self.transfers.iter().filter(|(_, waiting)| waiting.is_short()).map(|(transfer, _)| transfer);
+        (
+            series::Row::new(&series.collect::<Vec<_>>(), measured),
+            bulk::Row::new(&transfers.collect::<Vec<_>>(), measured),
+        )
+    }
+
+    /// What does not count is not judged.
     fn check(&self) -> Result<(), String> {
-        match self {
-            Self::Row(row) => check(row),
-            Self::Transfer(transfer) => bulk::check(transfer),
-        }
+        let (series, transfers) = self.rows();
+        series.map_or(Ok(()), |row| row.check())?;
+        transfers.map_or(Ok(()), |row| bulk::check(&row))
     }
 }
 
-/// What a queue must do with datagrams that are asked for at a time.
-fn check(row: &Row) -> Result<(), String> {
-    let demand = |is_met: bool, what: &str| if is_met { Ok(()) } else { Err(format!("{what}: {row:?}")) };
-    let clock = match row.qdisc.as_str() {
-        "fq" => "Fq",
-        "etf" => "Etf",
-        _ => "Timer",
-    };
-    assert_eq!(row.clock, clock, "release times are used where they are kept, and only there: {row:?}");
-    if clock == "Timer" {
-        return demand(row.left == row.sent, "without release times nothing is dropped");
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rows() {
+            (Some(row), _) => row.fmt(f),
+            (_, Some(row)) => row.fmt(f),
+            (None, None) => {
+                let least = self.waiting().map(Waiting::percent).fold(f64::INFINITY, f64::min);
+                let (counted, all) = (self.counted(), self.waiting().count());
+                write!(
+                    f,
+                    "*** NOT JUDGED: the host was busy: {counted} of {all} measurements count, \
+                     and in the best the kernel waited {least:.0} % of the time"
+                )
+            }
+        }
     }
-    let gap = (row.median_gap_us / row.gap_us - 1.0).abs();
-    demand(row.left * 10 >= row.sent * 9, "nine of ten leave")?;
-    demand(row.error_us < 120.0, "the median error is below 120 us")?;
-    demand(gap < 0.02, "the median gap is within 2 %")
 }
 
 /// The other half, which the kernel's first process calls.
@@ -113,29 +131,30 @@ fn inside() {
     set_up();
     for (qdisc, options, clock) in [
         ("fq", "", SendClock::Fq),
-        ("etf", "clockid CLOCK_TAI delta 200000", SendClock::Etf),
+        ("etf", ETF, SendClock::Etf),
         ("pfifo_fast", "", SendClock::Fq),
+        ("mqprio", MQPRIO, SendClock::Etf),
     ] {
-        run(&format!("tc qdisc replace dev va root {qdisc} {options}"));
+        let handle = if qdisc == "mqprio" { "handle 100:" } else { "" };
+        run(&format!("tc qdisc replace dev va root {handle} {qdisc} {options}"));
+        if qdisc == "mqprio" {
+            // Its queues begin with `pfifo_fast`; that of datagrams without a priority is the first.
+            assert_eq!(Interface::named("va").unwrap().qdisc.send_clock(), SendClock::Timer);
+            run(&format!("tc qdisc replace dev va parent 100:1 etf {ETF}"));
+        }
         assert_eq!(Interface::named("va").unwrap().qdisc.kind, qdisc);
         for gap in [Duration::from_millis(1), Duration::from_micros(100)] {
-            let measure = || {
-                let remote = "10.7.1.2:9".parse().unwrap();
-                let measured = runtime.block_on(measure_departures(remote, clock, gap, 300));
-                let (clock, departures) = measured.unwrap();
-                row(qdisc, clock, gap, &departures)
-            };
-            // A series lasts 30 ms at the least: one pause by the host spoils it.
-            let mut row = measure();
-            for _ in 1..SERIES {
-                if check(&row).is_ok() {
-                    break;
-                }
-                row = measure();
+            for _ in 0..REPEATS {
+                tell(&Line::Begin);
+                tell(&Line::Series(series::measure(&runtime, qdisc, clock, gap)));
             }
-            tell(&Line::Row(row));
         }
-        tell(&Line::Transfer(bulk::transfer(&runtime, qdisc, options, clock)));
+        for _ in 0..REPEATS {
+            if qdisc != "mqprio" {
+                tell(&Line::Begin);
+                tell(&Line::Transfer(bulk::transfer(&runtime, qdisc, options, clock)));
+            }
+        }
     }
 }
 
@@ -143,35 +162,13 @@ fn tell(line: &Line) {
     println!("{MARK}{}", serde_json::to_string(line).unwrap());
 }
 
-fn row(qdisc: &str, clock: SendClock, gap: Duration, departures: &[Departure]) -> Row {
-    let left: Vec<_> =
-        departures.iter().filter_map(|departure| Some((departure.planned, departure.left?))).collect();
-    let error = left.iter().map(|&(planned, left)| left.max(planned) - left.min(planned));
-    let gaps = departures.windows(2).filter_map(|pair| pair[1].left?.checked_duration_since(pair[0].left?));
-    Row {
-        qdisc: qdisc.into(),
-        clock: format!("{clock:?}"),
-        gap_us: gap.as_secs_f64() * 1e6,
-        sent: departures.len(),
-        left: left.len(),
-        error_us: median_us(error),
-        median_gap_us: median_us(gaps),
-    }
-}
-
-fn median_us(times: impl Iterator<Item = Duration>) -> f64 {
-    let mut times: Vec<_> = times.collect();
-    times.sort_unstable();
-    times.get(times.len() / 2).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
-}
-
 /// A `veth` pair, whose other end need not answer: its address is known for good.
 fn set_up() {
-    for module in ["veth", "sch_fq", "sch_etf"] {
+    for module in ["veth", "sch_fq", "sch_etf", "sch_mqprio"] {
         load(&find_below(Path::new(MODULES), &format!("{module}.ko")).unwrap());
     }
     run("ip link set lo up");
-    run("ip link add va type veth peer name vb");
+    run("ip link add va numtxqueues 4 numrxqueues 4 type veth peer name vb numtxqueues 4 numrxqueues 4");
     run("ip link set vb address 02:00:00:00:00:02");
     run("ip addr add 10.7.1.1/24 dev va");
     run("ip link set vb up");
@@ -207,8 +204,8 @@ fn is_installed() -> bool {
     is_there()
 }
 
-/// Boots the kernel with [`inside`] as its work, and collects what it prints.
-fn boot() -> Vec<Line> {
+/// Boots the kernel with [`inside`] as its work, and collects what it prints, and what the host did meanwhile.
+fn boot() -> Vec<(Line, Waiting)> {
     let dir = std::env::temp_dir().join(format!("warprate-send-clock-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let init = dir.join("init");
@@ -227,7 +224,7 @@ fn boot() -> Vec<Line> {
         "-n",
         "-20",
         "timeout",
-        "60",
+        "150",
         KERNEL,
         "rootfstype=hostfs",
         "rootflags=/",
@@ -238,34 +235,45 @@ fn boot() -> Vec<Line> {
         "con0=fd:0,fd:1",
         "quiet",
     ];
-    let output = Command::new("nice")
+    let mut kernel = Command::new("nice")
         .args(arguments)
         .env("HOME", &dir)
         .env("TMPDIR", &dir)
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
+    // `timeout` makes a process group of all that it starts.
+    let group = kernel.id();
+    let (mut console, mut lines) = (String::new(), Vec::new());
+    let mut before = Host::look(group);
+    for text in BufReader::new(kernel.stdout.take().expect("a pipe")).split(b'\n') {
+        let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
+        let line = text.split_once(MARK).map(|(_, json)| serde_json::from_str(json).unwrap());
+        match line {
+            Some(Line::Begin) => before = Host::look(group),
+            Some(line) => lines.push((line, Host::look(group).since(&before))),
+            None => console.extend([text.as_str(), "\n"]),
+        }
+    }
+    kernel.wait().unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    let console = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<_> = console
-        .lines()
-        .filter_map(|line| Some(line.split_once(MARK)?.1))
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        lines.len(),
-        LINES,
-        "the kernel said:\n{console}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(lines.len(), LINES, "the kernel said:\n{console}");
     lines
 }
 
-const BOOTS: usize = 6;
-const SERIES: usize = 5;
+const BOOTS: usize = 3;
 
-/// Three queues, each with two gaps and a transfer.
-const LINES: usize = 9;
+/// Measurements of a kind in one kernel, and how many must count for a judgement. While too few do, another
+/// kernel is booted.
+const REPEATS: usize = 5;
+const ENOUGH: usize = 3;
+
+/// Three queues, each with two gaps and a transfer, and one with two gaps.
+const LINES: usize = 11 * REPEATS;
+
+const ETF: &str = "clockid CLOCK_TAI delta 200000";
+const MQPRIO: &str = "num_tc 2 map 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 queues 1@0 3@1 hw 0";
 
 const KERNEL: &str = "/usr/bin/linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";

@@ -48,6 +48,8 @@ pub enum Source {
 pub struct Bed<L> {
     pub path: Path,
     pub source: Source,
+    /// The host is busy: the sender gets to send only at multiples of this, one burst each time.
+    pub host_slot: Duration,
     now: Instant,
     control: Control,
     law: Watched<L>,
@@ -112,6 +114,7 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         Self {
             path,
             source: Source::Bulk,
+            host_slot: Duration::ZERO,
             now,
             control,
             law,
@@ -202,6 +205,16 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
         self.control.plan()
     }
 
+    /// What the host was too busy to send.
+    pub fn missed(&self) -> Bytes {
+        self.control.missed()
+    }
+
+    /// Whether what leaves now is marked: it will not show what the path can do.
+    pub fn is_app_limited(&self) -> bool {
+        self.control.ledger().is_app_limited()
+    }
+
     pub fn in_flight(&self) -> Bytes {
         self.control.ledger().in_flight()
     }
@@ -255,7 +268,10 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
 
     /// Sends what may leave, as `Core::poll_transmit` does.
     fn pump(&mut self) {
-        self.wake = None;
+        self.wake = self.kept_waiting();
+        if self.wake.is_some() {
+            return;
+        }
         loop {
             let mut allowance = match self.control.release(self.now) {
                 Release::OnAck => return,
@@ -275,6 +291,13 @@ impl<L: RateLaw + Clone + 'static> Bed<L> {
                 allowance -= DATAGRAM;
             }
         }
+    }
+
+    /// When the busy host lets the sender send again.
+    fn kept_waiting(&self) -> Option<Instant> {
+        let over =
+            (self.now - t0()).as_nanos().checked_rem(self.host_slot.as_nanos()).filter(|over| *over > 0)?;
+        Some(self.now + self.host_slot - Duration::from_nanos(u64::try_from(over).expect("below a slot")))
     }
 
     /// `None` if a datagram is ready and now taken, else when one will be, if ever.

@@ -538,6 +538,12 @@ impl RateLaw for WarpRate {
         self.scattered -= undo.packet.bytes;
     }
 
+    /// A faster interface is found out by probes, like any capacity.
+    fn on_anchor(&mut self, anchor: Rate) {
+        self.anchor = anchor;
+        self.set_rate(self.rate);
+    }
+
     fn on_mtu(&mut self, datagram: Bytes) {
         self.datagram = datagram;
         if let Phase::Compete(compete) = &mut self.phase {

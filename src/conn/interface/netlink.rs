@@ -2,10 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload, Nla};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable, Nla,
+};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
@@ -16,7 +20,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::carrier::{Link, carrier, queues};
 use super::ethtool::speed;
-use super::{Anchor, Etf, Interface, Qdisc};
+use super::{Anchor, Etf, Interface, Qdisc, wifi};
 
 /// How an interface is called.
 #[derive(Debug, Clone, Copy)]
@@ -27,17 +31,18 @@ pub enum Key<'a> {
 
 /// What is known of an interface; `None` if there is no such.
 pub fn look_up(key: Key<'_>) -> io::Result<Option<Interface>> {
-    let socket = open(0)?;
+    let socket = open(SockProtocol::NetlinkRoute, 0)?;
     let links = links(&socket)?;
     let is_meant = |link: &&Link| match key {
         Key::Name(name) => link.name == name,
         Key::Index(index) => link.index == index,
     };
     let Some(link) = links.iter().find(is_meant) else { return Ok(None) };
-    let anchor = match carrier(&links, &speed, link.index) {
-        Some(carrier) => Anchor::of_line(carrier.name, carrier.rate),
-        None => Anchor::FALLBACK,
-    };
+    let is_hardware = link.kind.is_none();
+    let anchor = carrier(&links, &speed, link.index)
+        .map(|carrier| Anchor::of_line(carrier.name, carrier.rate))
+        .or_else(|| wifi::bit_rate(link.index).filter(|_| is_hardware).map(Anchor::of_wifi))
+        .unwrap_or(Anchor::FALLBACK);
     let qdiscs = qdiscs(&socket)?;
     let mut found = queues(&links, link.index).into_iter().map(|index| root_qdisc(&qdiscs, index));
     let own = found.next().expect("an interface is among its own queues");
@@ -63,7 +68,7 @@ pub fn route(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<u32> {
         question.attributes.push(RouteAttribute::Oif(remote.scope_id()));
     }
     let mut found = None;
-    ask(&open(0)?, RouteNetlinkMessage::GetRoute(question), 0, |answer| {
+    ask(&open(SockProtocol::NetlinkRoute, 0)?, RouteNetlinkMessage::GetRoute(question), 0, |answer| {
         if let RouteNetlinkMessage::NewRoute(route) = answer {
             found = route.attributes.into_iter().find_map(|attribute| match attribute {
                 RouteAttribute::Oif(index) => Some(index),
@@ -75,23 +80,21 @@ pub fn route(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<u32> {
 }
 
 /// A netlink socket that hears of changes in these groups.
-pub fn open(groups: u32) -> io::Result<OwnedFd> {
+pub fn open(protocol: SockProtocol, groups: u32) -> io::Result<OwnedFd> {
     let family = socket::AddressFamily::Netlink;
     let flags = SockFlag::SOCK_CLOEXEC;
-    let socket = socket::socket(family, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+    let socket = socket::socket(family, SockType::Raw, flags, protocol)?;
     socket::bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
     Ok(socket)
 }
 
 /// Asks one question and passes on every answer that can be read.
-fn ask(
-    socket: &OwnedFd,
-    question: RouteNetlinkMessage,
-    flags: u16,
-    mut on_answer: impl FnMut(RouteNetlinkMessage),
-) -> io::Result<()> {
+pub fn ask<M>(socket: &OwnedFd, question: M, flags: u16, mut on_answer: impl FnMut(M)) -> io::Result<()>
+where
+    M: NetlinkSerializable + NetlinkDeserializable,
+{
     socket::setsockopt(socket, ReceiveTimeout, &TimeVal::milliseconds(LONGEST_ANSWER_MS))?;
-    let mut message = NetlinkMessage::from(question);
+    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(question));
     message.header.flags = NLM_F_REQUEST | flags;
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
@@ -105,7 +108,7 @@ fn ask(
         while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
             let len = usize::try_from(frame.length()).unwrap_or(usize::MAX);
             // What a newer kernel words in a way that we do not understand is not about the basics.
-            if let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..len]) {
+            if let Ok(message) = NetlinkMessage::<M>::deserialize(&rest[..len]) {
                 match message.payload {
                     NetlinkPayload::Done(_) => return Ok(()),
                     NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
@@ -182,13 +185,47 @@ fn root_qdisc(qdiscs: &[TcMessage], index: u32) -> Qdisc {
         return Qdisc { kind: NO_QUEUE.into(), children: Vec::new(), etf: None };
     };
     let kind = kind_of(root);
+    let queues = match kind.as_str() {
+        "mq" => 1..=u16::MAX,
+        "mqprio" => queues_of_plain_datagrams(options(root)),
+        _ => RangeInclusive::new(1, 0),
+    };
     let is_child = |message: &&TcMessage| {
         let parent = message.header.parent;
-        parent.major == root.header.handle.major && parent.minor != 0 && parent != TcHandle::ROOT
+        parent.major == root.header.handle.major && parent != TcHandle::ROOT && queues.contains(&parent.minor)
     };
-    let children = if kind == "mq" { own().filter(is_child).map(kind_of).collect() } else { Vec::new() };
-    let etf = if kind == "etf" { to_etf(root) } else { None };
-    Qdisc { kind, children, etf }
+    let children: Vec<_> = own().filter(is_child).collect();
+    let etf =
+        children.iter().copied().chain([root]).filter(|message| kind_of(message) == "etf").filter_map(to_etf);
+    Qdisc { kind, etf: etf.reduce(Etf::or_worse), children: children.into_iter().map(kind_of).collect() }
+}
+
+/// The hardware queues, counted from 1 as their handles are, that `mqprio` gives to datagrams of priority 0,
+/// which is what a socket sends unless told otherwise. `struct tc_mqprio_qopt` of linux/pkt_sched.h: the number
+/// of classes, the class of each of 16 priorities, a flag, and for each class how many queues it has and which
+/// is the first.
+fn queues_of_plain_datagrams(options: Vec<u8>) -> RangeInclusive<u16> {
+    let class = options.get(1).copied().unwrap_or(u8::MAX);
+    let half_word = |at: usize| {
+        let at = at + 2 * usize::from(class);
+        Some(u16::from_ne_bytes(options.get(at..at + 2)?.try_into().ok()?)).filter(|_| class < MQPRIO_CLASSES)
+    };
+    match (half_word(MQPRIO_COUNTS), half_word(MQPRIO_OFFSETS)) {
+        (Some(count), Some(first)) => first.saturating_add(1)..=first.saturating_add(count),
+        _ => RangeInclusive::new(1, 0),
+    }
+}
+
+/// TCA_OPTIONS.
+fn options(message: &TcMessage) -> Vec<u8> {
+    let options = message.attributes.iter().find_map(|attribute| match attribute {
+        TcAttribute::Options(options) => options.first(),
+        _ => None,
+    });
+    let Some(TcOption::Other(options)) = options else { return Vec::new() };
+    let mut bytes = vec![0; options.value_len()];
+    options.emit_value(&mut bytes);
+    bytes
 }
 
 fn kind_of(message: &TcMessage) -> String {
@@ -202,18 +239,17 @@ fn kind_of(message: &TcMessage) -> String {
 /// `struct tc_etf_qopt` of linux/pkt_sched.h, within TCA_OPTIONS and TCA_ETF_PARMS: three words, the delta in
 /// nanoseconds, the clock, and flags.
 fn to_etf(message: &TcMessage) -> Option<Etf> {
-    let options = message.attributes.iter().find_map(|attribute| match attribute {
-        TcAttribute::Options(options) => options.first(),
-        _ => None,
-    })?;
-    let TcOption::Other(options) = options else { return None };
-    let mut bytes = vec![0; options.value_len()];
-    options.emit_value(&mut bytes);
+    let bytes = options(message);
     // The header of TCA_ETF_PARMS takes four bytes.
     let word = |at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let delta = Duration::from_nanos(word(4)?.try_into().ok()?);
     Some(Etf { delta, is_offloaded: word(12)? & ETF_OFFLOAD_ON != 0 })
 }
+
+/// Where the counts and the first queues of the classes are in `struct tc_mqprio_qopt`.
+const MQPRIO_COUNTS: usize = 18;
+const MQPRIO_OFFSETS: usize = 50;
+const MQPRIO_CLASSES: u8 = 16;
 
 /// `TC_ETF_OFFLOAD_ON`.
 const ETF_OFFLOAD_ON: i32 = 1 << 1;
@@ -230,7 +266,9 @@ const LARGEST_ANSWER: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use netlink_packet_core::{DefaultNla, Parseable};
+    use proptest::prelude::*;
 
+    use super::super::SendClock;
     use super::*;
 
     fn message(index: i32, handle: u32, parent: u32, kind: &str) -> TcMessage {
@@ -255,18 +293,77 @@ mod tests {
         assert_eq!(root_qdisc(&qdiscs, 4).kind, "noqueue");
     }
 
+    fn with_options(mut message: TcMessage, options: &[u8]) -> TcMessage {
+        let mut bytes = u16::try_from(options.len() + 4).unwrap().to_ne_bytes().to_vec();
+        bytes.extend(2_u16.to_ne_bytes());
+        bytes.extend(options);
+        let nla = netlink_packet_core::NlaBuffer::new_checked(bytes.as_slice()).unwrap();
+        let options = TcOption::Other(DefaultNla::parse(&nla).unwrap());
+        message.attributes.push(TcAttribute::Options(vec![options]));
+        message
+    }
+
+    /// TCA_ETF_PARMS: delta in ns, CLOCK_TAI, flags.
+    fn etf_options(delta: i32, flags: i32) -> Vec<u8> {
+        let mut bytes = vec![16, 0, 1, 0];
+        bytes.extend([delta, 11, flags].into_iter().flat_map(i32::to_ne_bytes));
+        bytes
+    }
+
+    /// Four queues: the first two for class 0, the third for class 1, the fourth for class 2. Priority 0 is of
+    /// `class`.
+    fn mqprio(class: u8) -> TcMessage {
+        let mut options = vec![3];
+        options.extend([class, 2, 1, 0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
+        options.push(0);
+        for words in [[2_u16, 1, 1], [0, 2, 3]] {
+            options.extend(words.into_iter().flat_map(u16::to_ne_bytes));
+            options.resize(options.len() + 2 * 13, 0);
+        }
+        assert_eq!(options.len(), 82, "sizeof(struct tc_mqprio_qopt)");
+        with_options(message(2, 0x0100_0000, ROOT, "mqprio"), &options)
+    }
+
+    #[test]
+    fn the_children_of_mqprio_that_count_are_those_for_priority_0() {
+        let qdiscs = |class| {
+            let etf = |queue: u32, delta| {
+                with_options(
+                    message(2, 0x8000_0000 + queue, 0x0100_0000 + queue, "etf"),
+                    &etf_options(delta, 0),
+                )
+            };
+            vec![
+                mqprio(class),
+                etf(1, 100_000),
+                etf(2, 300_000),
+                message(2, 0, 0x0100_0003, "fq"),
+                message(2, 0, 0x0100_0004, "pfifo_fast"),
+            ]
+        };
+        let clock = |class| root_qdisc(&qdiscs(class), 2).send_clock();
+        assert_eq!([clock(0), clock(1), clock(2)], [SendClock::Etf, SendClock::Fq, SendClock::Timer]);
+        // Classes that do not exist, or have no queue.
+        assert_eq!([clock(3), clock(200)], [SendClock::Timer, SendClock::Timer]);
+        let etf = root_qdisc(&qdiscs(0), 2).etf.unwrap();
+        assert_eq!(etf.delta, Duration::from_micros(300), "the longest");
+        let cut = with_options(message(2, 0x0100_0000, ROOT, "mqprio"), &[3, 0, 2, 1]);
+        assert_eq!(root_qdisc(&[cut], 2).send_clock(), SendClock::Timer);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_options_come_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            for kind in ["etf", "mqprio", "mq"] {
+                root_qdisc(&[with_options(message(2, 0x0100_0000, ROOT, kind), &bytes)], 2);
+            }
+        }
+    }
+
     #[test]
     fn the_parameters_of_etf_are_read() {
         for (flags, is_offloaded) in [(0, false), (1, false), (2, true), (3, true)] {
-            // TCA_OPTIONS, 20 bytes, of TCA_ETF_PARMS, 16 bytes: delta 200 000 ns, CLOCK_TAI, flags.
-            let mut bytes = vec![20, 0, 2, 0, 16, 0, 1, 0];
-            for word in [200_000i32, 11, flags] {
-                bytes.extend(word.to_ne_bytes());
-            }
-            let nla = netlink_packet_core::NlaBuffer::new_checked(bytes.as_slice()).unwrap();
-            let options = TcOption::Other(DefaultNla::parse(&nla).unwrap());
-            let mut etf = message(2, 0, ROOT, "etf");
-            etf.attributes.push(TcAttribute::Options(vec![options]));
+            let etf = with_options(message(2, 0, ROOT, "etf"), &etf_options(200_000, flags));
             let expected = Etf { delta: Duration::from_micros(200), is_offloaded };
             assert_eq!(root_qdisc(&[etf], 2).etf, Some(expected), "flags {flags}");
         }

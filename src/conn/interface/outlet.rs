@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
 
-use super::{Anchor, Interface, Key, SendClock, look_up};
+use super::{Anchor, AnchorSource, Interface, Key, SendClock, look_up};
 use crate::conn::txtime::ReleaseTime;
 use crate::egress::LinkId;
 use crate::units::Rate;
@@ -24,6 +25,8 @@ pub struct Outlet {
     pub margin: Duration,
     /// How long before the time that it is told the queue lets a datagram go.
     pub early: Duration,
+    /// The anchor moves without a notice: a radio's.
+    pub is_fickle: bool,
 }
 
 /// The outlets of an endpoint, and what it was told to make of them.
@@ -32,6 +35,8 @@ pub struct Outlets {
     anchor: Option<Rate>,
     seat: Mutex<Seat>,
     known: Mutex<FxHashMap<u32, Outlet>>,
+    /// A connection's peer has another address.
+    pub moved: Notify,
 }
 
 /// A socket, as far as routes depend on it.
@@ -45,7 +50,8 @@ impl Outlet {
     /// Where nothing is known.
     pub fn unknown(anchor: Option<Rate>) -> Self {
         let anchor = anchor.unwrap_or(Anchor::FALLBACK.rate);
-        Self { link: 0, anchor, clock: SendClock::Timer, margin: Duration::ZERO, early: Duration::ZERO }
+        let (margin, early) = (Duration::ZERO, Duration::ZERO);
+        Self { link: 0, anchor, clock: SendClock::Timer, margin, early, is_fickle: false }
     }
 
     /// What the kernel is to be told of a batch that departs at `departure`.
@@ -58,7 +64,8 @@ impl Outlets {
     /// Of a socket at `local` that can use `clock` besides the timer; `anchor` overrides what the kernel
     /// knows.
     pub fn new(local: IpAddr, anchor: Option<Rate>, clock: SendClock) -> Self {
-        Self { anchor, seat: Mutex::new(Seat { local, clock }), known: Mutex::default() }
+        let seat = Mutex::new(Seat { local, clock });
+        Self { anchor, seat, known: Mutex::default(), moved: Notify::new() }
     }
 
     /// The endpoint has moved to another socket.
@@ -93,6 +100,12 @@ impl Outlets {
 
     fn seat(&self) -> Seat {
         *self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether any anchor may have moved without a notice.
+    pub fn are_fickle(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().any(|outlet| outlet.is_fickle)
     }
 
     fn learn(&self, index: u32) -> Outlet {
@@ -130,6 +143,7 @@ impl Outlets {
             clock,
             margin,
             early,
+            is_fickle: self.anchor.is_none() && matches!(interface.anchor.source, AnchorSource::Wifi { .. }),
         }
     }
 }
@@ -177,6 +191,17 @@ mod tests {
         etf.qdisc.etf = Some(Etf { delta: DELTA, is_offloaded: true });
         assert_eq!(times(&etf, SendClock::Etf), (500, 0), "the device holds it until its time");
         assert_eq!(times(&interface("fq"), SendClock::Fq), (0, 0));
+    }
+
+    #[test]
+    fn a_radio_is_asked_again_unless_its_anchor_was_given() {
+        let anchor = Anchor { rate: Rate::mbps(70), source: AnchorSource::Wifi { rate: Rate::mbps(100) } };
+        let radio = Interface { anchor, ..interface("noqueue") };
+        assert!(outlets(SendClock::Fq).outlet(&radio).is_fickle);
+        assert!(!outlets(SendClock::Fq).outlet(&interface("noqueue")).is_fickle);
+        let given = Outlets::new(IpAddr::from([0, 0, 0, 0]), Some(Rate::mbps(7)), SendClock::Fq);
+        assert!(!given.outlet(&radio).is_fickle);
+        assert!(!given.are_fickle(), "none is known");
     }
 
     #[test]

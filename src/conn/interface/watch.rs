@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 use tokio::io::unix::AsyncFd;
 
 use super::netlink;
@@ -19,7 +19,7 @@ pub struct Watch {
 impl Watch {
     /// Must be called within a tokio runtime with I/O enabled.
     pub fn new() -> io::Result<Self> {
-        let socket = netlink::open(GROUPS)?;
+        let socket = netlink::open(SockProtocol::NetlinkRoute, GROUPS)?;
         #[expect(unsafe_code, reason = "tokio's registration of a file descriptor")]
         // SAFETY: an `OwnedFd` stays open, and the same, until the `AsyncFd` that owns it is dropped.
         let fd = unsafe { AsyncFd::register(socket) }.map_err(io::Error::other)?;
