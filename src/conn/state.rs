@@ -40,6 +40,7 @@ impl Shared {
             outlet,
             is_dirty: false,
             is_established: false,
+            is_announced: false,
             is_abandoned: false,
             error: None,
             events: events.clone(),
@@ -60,11 +61,11 @@ impl Shared {
         until(&self.events, || ready(&mut self.lock())).await
     }
 
-    /// Waits until the handshake is complete.
+    /// Waits until the handshake is complete; it is so although the connection has ended since.
     pub async fn established(&self) -> Result<(), ConnectionError> {
-        self.wait(|state| match state.error() {
-            Some(error) => Some(Err(error)),
-            None => state.is_established.then_some(Ok(())),
+        self.wait(|state| match state.is_announced {
+            true => Some(Ok(())),
+            false => state.error().map(Err),
         })
         .await
     }
@@ -172,6 +173,9 @@ pub(super) struct State {
     /// Whether the driver has been asked to look at it.
     is_dirty: bool,
     is_established: bool,
+    /// The application knows. It is told when our last message of the handshake has left: if it closed the
+    /// connection before, or moved it to another address, the peer's handshake would fail.
+    is_announced: bool,
     /// No handles are left: close as soon as what was finished is delivered.
     is_abandoned: bool,
     error: Option<ConnectionError>,
@@ -216,7 +220,12 @@ impl State {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.core.set_write_blocked(!self.writers.is_empty());
-        self.core.poll_transmit(now, limits, buf)
+        let transmit = self.core.poll_transmit(now, limits, buf);
+        if self.is_established && !self.is_announced {
+            self.is_announced = true;
+            self.wake_waiting();
+        }
+        transmit
     }
 
     /// The driver looks now.
@@ -285,6 +294,7 @@ impl State {
     /// Tells the application that the connection has ended.
     pub fn terminate(&mut self, error: ConnectionError) {
         self.error.get_or_insert(error);
+        self.is_announced |= self.is_established;
         self.wake_waiting();
         self.datagrams.notify_waiters();
         self.wake_streams();
@@ -318,7 +328,6 @@ impl State {
         match event {
             Event::Connected => {
                 self.is_established = true;
-                self.wake_waiting();
                 if self.is_early_rejected() {
                     self.wake_streams();
                 }

@@ -6,6 +6,7 @@ mod common;
 mod datagrams;
 mod door;
 mod early;
+mod haste;
 mod identity;
 mod moving;
 mod streams;
