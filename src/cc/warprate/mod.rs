@@ -19,8 +19,8 @@
 //!  start   at the anchor's rate, 106 KB blind, then what the first train shows  (`start`)
 //!    v
 //!  cruise  the law above   <--- probe 1.25 for an epoch: success r · 1.25, else an epoch at 0.75 (`probe`)
-//!    |                     <--- drain 1/4 until the queue is gone: every 5 s, so that the floor shows, and
-//!    |                          when arrival fell below 4/5 of the pace; no other evidence
+//!    |                     <--- drain 1/4 until the queue is gone: every 5 s, at first every second, so that the
+//!    |                          floor shows, and when arrival fell below 4/5 of the pace; no other evidence
 //!    |                     <--- below 0.8 for a spell: does loss follow our rate?  (`guard`)
 //!    v
 //!  compete a CUBIC in the shadow, and a dip to 1/4 every few seconds to see who is there  (`compete`)
@@ -67,6 +67,7 @@ pub struct WarpRate {
     tuning: Tuning,
     datagram: Bytes,
     anchor: Rate,
+    born: Instant,
     now: Instant,
     random: Random,
     /// What the law is about.
@@ -126,6 +127,7 @@ impl WarpRate {
             tuning,
             datagram: start.datagram,
             anchor: start.anchor,
+            born: start.now,
             now: start.now,
             random: Random::new(seed),
             rate: start.anchor,
@@ -341,7 +343,10 @@ impl WarpRate {
         }
         match self.phase {
             Phase::Cruise { .. } if self.slowdown.is_none() => {
-                if self.floor_seen + self.tuning.interval < self.now {
+                // While it is young, each of its first epochs may have had a queue of others.
+                let interval = self.tuning.interval;
+                let interval = if self.now < self.born + interval { interval / 5 } else { interval };
+                if self.floor_seen + interval < self.now {
                     self.drain(self.epoch_length());
                 }
             }

@@ -56,6 +56,6 @@ impl Slowdown {
             return Answer::Open;
         }
         let fallen = self.from.saturating_sub(above);
-        if fallen < expected * tuning.doubt { Answer::NotOurs } else { Answer::Ours }
+        if fallen < expected * tuning.step { Answer::NotOurs } else { Answer::Ours }
     }
 }
