@@ -42,10 +42,10 @@ impl Host {
 }
 
 impl Waiting {
-    /// Whether what was measured meanwhile counts. Some part is the kernel's own: its processes wake each other
-    /// thousands of times a second.
+    /// Whether what was measured meanwhile counts: gaps that are to be right to a fiftieth cannot be so in a kernel
+    /// that had no processor for more of the time.
     pub fn is_short(&self) -> bool {
-        self.0 < 0.1
+        self.0 < 0.02
     }
 
     pub fn percent(self) -> f64 {
