@@ -65,6 +65,7 @@ pub fn print(rows: &[Row]) {
         "off\n%",
         "gap error\np50 us",
         "\np99 us",
+        "\np99.9 us",
         "CPU\n%",
         "datagrams",
     ]);

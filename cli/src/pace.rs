@@ -86,8 +86,6 @@ fn summary(clock: SendClock, departures: &[Departure]) -> Vec<String> {
     }
     let gap_error = |pair: &[Departure]| Some(apart(pair[1].left?, pair[0].left? + GAP));
     let gaps: Histogram = departures.windows(2).filter_map(gap_error).collect();
-    let queued: Histogram =
-        departures.iter().filter_map(|departure| Some(apart(departure.left?, departure.queued?))).collect();
     let line = |what: &str, times: &Histogram| {
         let at = |share| times.quantile(share).unwrap_or_default();
         format!("{what} p50 {:.1?}, p99 {:.1?}", at(0.5), at(0.99))
@@ -96,7 +94,6 @@ fn summary(clock: SendClock, departures: &[Departure]) -> Vec<String> {
         format!("by {clock}: {} of {} left", errors.count(), departures.len()),
         line("distance from the plan", &errors),
         line("error of the gaps     ", &gaps),
-        line("time in the queue     ", &queued),
     ]
 }
 
@@ -212,7 +209,7 @@ mod tests {
         for (line, what) in lines[1..].iter().zip(what) {
             assert!(line.starts_with(what), "{line}");
         }
-        let none = [Departure { planned: measured.1[0].planned, queued: None, left: None }];
+        let none = [Departure { planned: measured.1[0].planned, left: None }];
         assert_eq!(summary(SendClock::Timer, &none), ["by timer: the driver tells of none of 1"]);
     }
 

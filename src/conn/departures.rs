@@ -11,7 +11,7 @@ use quinn_udp::UdpSocketState;
 use super::alarm::Alarm;
 use super::clock;
 use super::driver::{FULL_BUFFER, LEAD};
-use super::error_queue::{self, Report};
+use super::error_queue::{self, Report, Stamps};
 use super::interface::{Outlets, SendClock};
 use super::txtime::TxTime;
 
@@ -20,17 +20,8 @@ use super::txtime::TxTime;
 pub struct Departure {
     /// When it was to leave.
     pub planned: Instant,
-    /// When it entered the interface's queue, if the kernel tells.
-    pub queued: Option<Instant>,
     /// When the driver passed it to the device; `None` if the queue dropped it, or the driver does not tell.
     pub left: Option<Instant>,
-}
-
-/// The stamps of a datagram, on CLOCK_REALTIME.
-#[derive(Debug, Clone, Copy, Default)]
-struct Stamps {
-    queued: Option<Duration>,
-    left: Option<Duration>,
 }
 
 /// Sends `count` datagrams of 1200 bytes to `remote`, `gap` apart, and asks when they left. Send only to
@@ -48,7 +39,7 @@ pub async fn measure_departures(
     let socket = UdpSocket::bind(SocketAddr::new(local, 0))?;
     let state = UdpSocketState::new((&socket).into())?;
     socket.set_nonblocking(true)?;
-    error_queue::ask_stamps(&socket, true)?;
+    error_queue::ask(&socket, Stamps::Left)?;
     let outlet = Outlets::new(local, None, clock).towards(remote);
     let mut txtime = match outlet.clock {
         SendClock::Timer => None,
@@ -58,7 +49,7 @@ pub async fn measure_departures(
     let mut alarm = Alarm::new()?;
     let mut now = clock::now();
     let start = now + lead + Duration::from_millis(10);
-    let mut stamps = vec![Stamps::default(); usize::try_from(count).unwrap_or_default()];
+    let mut stamps = vec![None; usize::try_from(count).unwrap_or_default()];
     for i in 0..count {
         let planned = start + gap * i;
         // As the driver does: several at once, half the lead before the first of them is due.
@@ -87,7 +78,7 @@ pub async fn measure_departures(
         }
         if i % STAMPS_THAT_WAIT == 0 {
             read_stamps(&socket, &mut stamps);
-            error_queue::ask_stamps(&socket, true)?;
+            error_queue::ask(&socket, Stamps::Left)?;
         }
     }
     let end = start + gap * count + LAST_STAMP;
@@ -95,32 +86,26 @@ pub async fn measure_departures(
     read_stamps(&socket, &mut stamps);
     // Stamps are on CLOCK_REALTIME.
     let (now, present) = clock::now_with(ClockId::CLOCK_REALTIME)?;
-    let instant = |stamp: Duration| now - present.saturating_sub(stamp);
-    let departure = |(i, stamps): (u32, Stamps)| Departure {
+    let departure = |(i, stamp): (u32, Option<Duration>)| Departure {
         planned: start + gap * i,
-        queued: stamps.queued.map(instant),
-        left: stamps.left.map(instant),
+        left: stamp.map(|stamp| now - present.saturating_sub(stamp)),
     };
     Ok((outlet.clock, (0..count).zip(stamps).map(departure).collect()))
 }
 
 /// Reads the stamps that have come; the kernel counts a socket's datagrams from zero.
-fn read_stamps(socket: &UdpSocket, stamps: &mut [Stamps]) {
+fn read_stamps(socket: &UdpSocket, stamps: &mut [Option<Duration>]) {
     error_queue::read_with_stamps(socket, |report| {
-        let (at, number, is_left) = match report {
-            Report::Queued(at, number) => (at, number, false),
-            Report::Left(at, number) => (at, number, true),
-            Report::Missed | Report::Refused => return,
-        };
-        let Some(entry) = usize::try_from(number).ok().and_then(|number| stamps.get_mut(number)) else {
-            return;
-        };
-        *(if is_left { &mut entry.left } else { &mut entry.queued }) = Some(at);
+        if let Report::Left(at, number) = report
+            && let Some(entry) = usize::try_from(number).ok().and_then(|number| stamps.get_mut(number))
+        {
+            *entry = Some(at);
+        }
     });
 }
 
 /// A stamp is readable some microseconds after the departure.
 const LAST_STAMP: Duration = Duration::from_millis(20);
 
-/// Stamps fill the receive buffer, and are read as often as this many datagrams have two each.
-const STAMPS_THAT_WAIT: u32 = 32;
+/// Stamps fill the receive buffer: this many take some 50 KB of it.
+const STAMPS_THAT_WAIT: u32 = 64;

@@ -23,9 +23,22 @@ pub(super) enum Report {
     Refused,
 }
 
-/// Whether the datagrams that are sent from now on shall be stamped.
-pub(super) fn ask_stamps(socket: &impl AsFd, is_asked: bool) -> io::Result<()> {
-    let flags = if is_asked { STAMP } else { NUMBERED };
+/// Which stamps the datagrams get that are sent from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stamps {
+    None,
+    /// As they leave.
+    Left,
+    /// As they enter the interface's queue, too.
+    QueuedAndLeft,
+}
+
+pub(super) fn ask(socket: &impl AsFd, stamps: Stamps) -> io::Result<()> {
+    let flags = match stamps {
+        Stamps::None => NUMBERED,
+        Stamps::Left => LEFT,
+        Stamps::QueuedAndLeft => QUEUED.union(LEFT),
+    };
     Ok(setsockopt(socket, Timestamping, &flags)?)
 }
 
@@ -34,7 +47,7 @@ pub(super) fn read_with_stamps<S: AsFd + AsRawFd>(socket: &S, on_report: impl Fn
     if setsockopt(socket, Timestamping, &TELL).is_ok() {
         read(socket, on_report);
         // Cannot fail: the same option was just set.
-        let _ = ask_stamps(socket, false);
+        let _ = ask(socket, Stamps::None);
     }
 }
 
@@ -74,10 +87,9 @@ pub(super) fn read(socket: &impl AsRawFd, mut on_report: impl FnMut(Report)) {
 const NUMBERED: TimestampingFlag =
     TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY.union(TimestampingFlag::SOF_TIMESTAMPING_OPT_ID);
 
-/// While this is set, datagrams are stamped as they enter the interface's queue and as they leave it.
-const STAMP: TimestampingFlag = NUMBERED
-    .union(TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE)
-    .union(TimestampingFlag::from_bits_retain(TX_SCHED));
+/// While these are set, datagrams are stamped.
+const LEFT: TimestampingFlag = NUMBERED.union(TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE);
+const QUEUED: TimestampingFlag = NUMBERED.union(TimestampingFlag::from_bits_retain(TX_SCHED));
 
 /// Only while this is set does the error queue tell the stamps that it holds. On a socket that receives it must
 /// not stay: whenever any program on the host asks for stamps of received datagrams, ours would have them too,

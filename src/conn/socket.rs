@@ -11,7 +11,7 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 
 #[cfg(target_os = "linux")]
-use super::error_queue;
+use super::error_queue::{self, Stamps};
 use super::interface::SendClock;
 use super::sizing::{Shortage, Sizes};
 use super::txtime::{ReleaseTime, TxTime};
@@ -158,10 +158,10 @@ impl Socket {
     /// The same, and the kernel notes when it entered the interface's queue and when it left.
     #[cfg(target_os = "linux")]
     pub fn try_send_stamped(&mut self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
-        let asked = error_queue::ask_stamps(&self.io, true);
+        let asked = error_queue::ask(&self.io, Stamps::QueuedAndLeft);
         let sent = self.try_send(outgoing, contents);
         if asked.is_ok() {
-            error_queue::ask_stamps(&self.io, false)?;
+            error_queue::ask(&self.io, Stamps::None)?;
         }
         sent
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The processes of one group, when they were looked at.
+/// What a process started, and what that did, when they were looked at.
 #[derive(Debug)]
 pub struct Host {
     at: Instant,
@@ -18,15 +18,21 @@ pub struct Host {
 pub struct Waiting(f64);
 
 impl Host {
-    pub fn look(group: u32) -> Self {
+    pub fn look(ancestor: u32) -> Self {
         let processes = fs::read_dir("/proc").expect("Linux has it").flatten();
         let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let waited = ids.filter(|id| group_of(*id) == Some(group)).filter_map(|id| Some((id, waited(id)?)));
+        let parents: HashMap<u32, u32> = ids.filter_map(|id| Some((id, parent_of(id)?))).collect();
+        let descends = |id: &u32| {
+            let line = std::iter::successors(Some(*id), |id| parents.get(id).copied());
+            line.skip(1).any(|id| id == ancestor)
+        };
+        let waited = parents.keys().copied().filter(descends).filter_map(|id| Some((id, waited(id)?)));
         Self { waited: waited.collect(), at: Instant::now() }
     }
 
     /// Since `before`.
     pub fn since(&self, before: &Self) -> Waiting {
+        assert!(!self.waited.is_empty(), "a kernel that prints runs");
         let new = |(id, waited): (&u32, &Duration)| {
             waited.saturating_sub(before.waited.get(id).copied().unwrap_or_default())
         };
@@ -36,10 +42,10 @@ impl Host {
 }
 
 impl Waiting {
-    /// Whether what was measured meanwhile counts. Some part is the kernel's own: its processes wake each other
-    /// thousands of times a second.
+    /// Whether what was measured meanwhile counts: gaps that are to be right to a fiftieth cannot be so in a kernel
+    /// that had no processor for more of the time.
     pub fn is_short(&self) -> bool {
-        self.0 < 0.1
+        self.0 < 0.02
     }
 
     pub fn percent(self) -> f64 {
@@ -53,10 +59,10 @@ fn waited(id: u32) -> Option<Duration> {
     text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// The process group, the third field behind the name, which stands in parentheses.
-fn group_of(id: u32) -> Option<u32> {
+/// The second field behind the name, which stands in parentheses.
+fn parent_of(id: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    text.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
+    text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Of figures; NaN if there are none.

@@ -243,16 +243,15 @@ fn boot() -> Vec<(Line, Waiting)> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // `timeout` makes a process group of all that it starts.
-    let group = kernel.id();
+    let id = kernel.id();
     let (mut console, mut lines) = (String::new(), Vec::new());
-    let mut before = Host::look(group);
+    let mut before = Host::look(id);
     for text in BufReader::new(kernel.stdout.take().expect("a pipe")).split(b'\n') {
         let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
         let line = text.split_once(MARK).map(|(_, json)| serde_json::from_str(json).unwrap());
         match line {
-            Some(Line::Begin) => before = Host::look(group),
-            Some(line) => lines.push((line, Host::look(group).since(&before))),
+            Some(Line::Begin) => before = Host::look(id),
+            Some(line) => lines.push((line, Host::look(id).since(&before))),
             None => console.extend([text.as_str(), "\n"]),
         }
     }
