@@ -98,7 +98,8 @@ impl Mul<Gain> for Duration {
     type Output = Self;
 
     fn mul(self, gain: Gain) -> Self {
-        let nanos = self.as_nanos().saturating_mul(gain.num.into()) / u128::from(gain.den);
+        let (num, den) = gain.wide();
+        let nanos = self.as_nanos().saturating_mul(num).checked_div(den).unwrap_or(u128::MAX);
         Self::from_nanos(saturate(nanos))
     }
 }

@@ -251,7 +251,7 @@ impl WarpRate {
     /// evenly it is a queue that others fill.
     fn blame_others(&mut self) {
         match self.delay.rtt {
-            Some(rtt) if self.delay.queue > self.delay.lump * self.tuning.epoch_over_lump => {
+            Some(rtt) if self.delay.queue > self.delay.lump * (self.tuning.epoch_over_lump / 2) => {
                 let window = self.rate * rtt.smoothed;
                 let compete = Compete::new(self.now, self.datagram, window, &self.tuning, &mut self.random);
                 self.delay.foreign = Duration::ZERO;
@@ -270,7 +270,7 @@ impl WarpRate {
         match &mut self.phase {
             Phase::Cruise { epochs_left: 0 } => {
                 let has_room = self.delay.queue < target / 2 && self.rate < self.anchor;
-                let is_empty = self.delay.queue < target * self.tuning.step;
+                let is_empty = self.delay.queue < target * self.tuning.step / 2;
                 if has_room && !is_limited && !self.guard.is_elastic(now) {
                     self.phase =
                         Phase::Probe(Probe::new(now, self.ladder.gain(is_empty, &self.tuning), *window));
@@ -314,8 +314,8 @@ impl WarpRate {
         // So high that the law would take a whole step.
         let response = self.epoch_length().min(self.tuning.longest_response);
         let high = self.target() + response * 2 * self.tuning.step;
-        // The cheap question first: a lump is a walk over the epoch.
-        if ack.delay.queue <= high {
+        // The cheap questions first: a lump is a walk over the epoch.
+        if ack.delay.queue <= high || span.ack_time < self.epoch_length() * self.tuning.step {
             return;
         }
         let is_high = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump()) > high;
@@ -347,7 +347,7 @@ impl WarpRate {
                 let interval = self.tuning.interval;
                 let interval = if self.now < self.born + interval { interval / 5 } else { interval };
                 if self.floor_seen + interval < self.now {
-                    self.drain(self.epoch_length());
+                    self.drain(self.epoch_length() + self.tuning.longest_response / 4);
                 }
             }
             // What was sent before it may still stand in the queue.
