@@ -4,6 +4,7 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::configs;
@@ -32,7 +33,7 @@ struct Pair {
 async fn connect(config: &EndpointConfig, law: &Law) -> Pair {
     let (server_config, client_config) = configs(law);
     let (server, client) = (endpoint(config, Some(server_config)), endpoint(config, None));
-    let connecting = client.connect_with(&client_config, server.local_addr(), "localhost").unwrap();
+    let connecting = client.connect_with(client_config, server.local_addr().unwrap(), "localhost").unwrap();
     let accepting = async { server.accept().await.unwrap().await.unwrap() };
     let (connection, serving) =
         timeout(PATIENCE, async { tokio::join!(connecting, accepting) }).await.unwrap();
@@ -119,10 +120,10 @@ async fn an_absurd_anchor_is_obeyed_and_nothing_more() {
     config.anchor(Rate::bytes_per_sec(1));
     let (server_config, mut client_config) = configs(&Law::default());
     let mut transport = TransportConfig::default();
-    transport.max_idle_timeout(Some(Duration::from_millis(300)));
-    client_config.transport(transport);
+    transport.max_idle_timeout(Some(Duration::from_millis(300).try_into().unwrap()));
+    client_config.transport_config(Arc::new(transport));
     let (server, client) = (endpoint(&config, Some(server_config)), endpoint(&config, None));
-    let connecting = client.connect_with(&client_config, server.local_addr(), "localhost").unwrap();
+    let connecting = client.connect_with(client_config, server.local_addr().unwrap(), "localhost").unwrap();
     let error = timeout(PATIENCE, connecting).await.expect("it ends").unwrap_err();
     assert_eq!(error, ConnectionError::TimedOut);
 }

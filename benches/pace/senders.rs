@@ -93,9 +93,9 @@ async fn warprate(rate: Rate, time: Duration, to: SocketAddr, roots: Arc<rustls:
     let mut config = warprate::ClientConfig::with_root_certificates(roots).expect("roots suffice");
     let mut transport = TransportConfig::default();
     transport.initial_mtu(u16::try_from(DATAGRAM.get()).expect("a datagram's size"));
-    config.transport(transport).law(Law::fixed(rate, Bytes::mb(64)));
+    config.transport_config(Arc::new(transport)).law(Law::fixed(rate, Bytes::mb(64)));
     let connection =
-        endpoint.connect_with(&config, to, "localhost").expect("valid").await.expect("a handshake");
+        endpoint.connect_with(config, to, "localhost").expect("valid").await.expect("a handshake");
     let mut stream = connection.open_uni().await.expect("a stream");
     let writer = tokio::spawn(async move { while stream.write_chunk(chunk()).await.is_ok() {} });
     let spent = cpu(time).await;

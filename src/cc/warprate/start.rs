@@ -83,7 +83,7 @@ impl Start {
         epoch.add(point);
         self.is_unspread |= epoch.unspread() >= self.tuning.blind * self.tuning.step;
         let span = epoch.span();
-        if let Some(span) = epoch.since_silence(&self.tuning).filter(|span| is_spread(span)) {
+        if let Some(span) = epoch.since_silence(&self.tuning).filter(is_spread) {
             return Some(span.arrival(&self.tuning).min(anchor));
         }
         let is_compressed = span.ack_time * 10 < span.send_time * 9;
