@@ -74,7 +74,7 @@ fn finish(pair: &mut Pair) {
 }
 
 #[test]
-fn a_rebinding_keeps_the_law_and_counts_the_path_anew() {
+fn a_rebinding_keeps_the_law_and_what_was_counted() {
     let (mut pair, diary) = downloading(Bytes::mb(64));
     let delivered = pair.server.core().stats().path.delivered;
     let acks = diary.acks().len() as u64;
@@ -82,7 +82,7 @@ fn a_rebinding_keeps_the_law_and_counts_the_path_anew() {
     pair.move_client(rebound());
     only(&mut pair, rebound());
     pair.run(ms(30));
-    assert!(pair.server.core().stats().path.delivered < delivered, "the ledger begins anew");
+    assert!(pair.server.core().stats().path.delivered >= delivered, "the ledger goes on");
     finish(&mut pair);
     pair.run(ms(1_000));
     assert_eq!(diary.laws(), 1, "no other law was told anything");

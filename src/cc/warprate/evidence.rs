@@ -88,7 +88,10 @@ pub(super) struct Epoch {
     spacing: Duration,
     least_rtt: Duration,
     peak: Rate,
-    /// The longest time between two ACK frames.
+    /// Delivery since the point before the last, and the time that it took.
+    step: Rate,
+    silence: Duration,
+    /// The longest silence that was noted.
     longest: Duration,
 }
 
@@ -101,17 +104,19 @@ impl Epoch {
             spacing: Duration::ZERO,
             least_rtt: first.rtt(),
             peak: Rate::ZERO,
+            step: Rate::ZERO,
+            silence: Duration::ZERO,
             longest: Duration::ZERO,
         }
     }
 
     pub fn add(&mut self, point: Point) {
         let step = Span::between(&self.last, &point);
-        if step.ack_time > self.longest {
-            self.longest = step.ack_time;
-            self.peak = Rate::ZERO;
-        }
-        self.peak = self.peak.max(step.delivered / step.ack_time);
+        // A probe for loss is no delivery, nor is a pause longer than a round trip.
+        let is_delivery = step.delivered >= LEAST_STEP && step.ack_time <= self.least_rtt;
+        self.step = if is_delivery { step.delivered / step.ack_time } else { Rate::ZERO };
+        self.silence = step.ack_time;
+        self.peak = self.peak.max(self.step);
         self.least_rtt = self.least_rtt.min(point.rtt());
         self.last = point;
         if self.points.last().is_none_or(|last| last.acked_at + self.spacing <= point.acked_at) {
@@ -124,6 +129,15 @@ impl Epoch {
                 index % 2 == 1
             });
             self.spacing = self.span().ack_time * 2 / MOST_POINTS;
+        }
+    }
+
+    /// The last step was not the application's pause: if it was the longest, what came before it may have been a
+    /// lump.
+    pub fn note_silence(&mut self) {
+        if self.silence > self.longest {
+            self.longest = self.silence;
+            self.peak = self.step;
         }
     }
 
@@ -143,7 +157,7 @@ impl Epoch {
         self.least_rtt
     }
 
-    /// The fastest delivery between two ACK frames since the longest silence: a bottleneck lets no more
+    /// The fastest delivery between two ACK frames since the longest silence that was noted: a bottleneck lets no more
     /// through. Zero while there is but one.
     pub fn peak(&self) -> Rate {
         self.peak
@@ -195,6 +209,8 @@ fn lump(points: &[Point], span: &Span) -> Duration {
     steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
 }
 
+/// A datagram of the least size that every path carries (RFC 9000 §14).
+const LEAST_STEP: Bytes = Bytes::new(1200);
 /// Points kept of an epoch; the more, the finer its lumps are seen.
 const MOST_POINTS: u32 = 64;
 

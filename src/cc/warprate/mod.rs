@@ -173,8 +173,8 @@ impl WarpRate {
     }
 
     fn cruise(&mut self) {
-        let third = self.tuning.probe_every.div_ceil(3);
-        let epochs = self.tuning.probe_every - third..=self.tuning.probe_every + third;
+        let spread = self.tuning.probe_every.div_ceil(4);
+        let epochs = self.tuning.probe_every - spread..=self.tuning.probe_every + spread;
         let epochs_left =
             if self.ladder.is_climbing() { 0 } else { self.random.between(*epochs.start(), *epochs.end()) };
         self.phase = Phase::Cruise { epochs_left: epochs_left * self.ladder.patience(&self.tuning) };

@@ -252,7 +252,7 @@ impl Asked {
             .is_some_and(|window| window.arrival(&Tuning::default()) * Gain::ratio(3, 2) < window.pace());
         // The start reads the rate, a rival's window is one, and a drain follows a drop of capacity.
         let is_found = ["start", "compete"].contains(&state)
-            || self.law.delay.queue > target
+            || self.law.delay.queue > target.min(self.law.target())
             || is_short
             || matches!(self.law.phase, Phase::Drain { .. })
             || self.law.guard.is_elastic(now);

@@ -1,7 +1,7 @@
 //! Probing: one epoch above the rate, judged by what became of its packets.
 //!
 //! ```text
-//! cruise (4 to 10 epochs) -> probe (gain, one epoch) -> judge -> success: rate · gain, and the next probe
+//! cruise (5 to 9 epochs) -> probe (gain, one epoch) -> judge -> success: rate · gain, and the next probe
 //!                                                            -> failure: one epoch at 2 - gain, cruise
 //! gain = 1.25, 1.25, 1.5, 2, 2 … while it succeeds; 1.1 after two failures
 //! ```

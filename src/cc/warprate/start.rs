@@ -80,19 +80,24 @@ impl Start {
                 return None;
             }
         };
+        let is_limited = ack.newest.app_limited;
         epoch.add(point);
+        if !is_limited {
+            epoch.note_silence();
+        }
         self.is_unspread |= epoch.unspread() >= self.tuning.blind * self.tuning.step;
         let span = epoch.span();
         if let Some(span) = epoch.since_silence(&self.tuning).filter(is_spread) {
             return Some(span.arrival(&self.tuning).min(anchor));
         }
         let is_compressed = span.ack_time * 10 < span.send_time * 9;
-        if is_compressed || !epoch.is_conclusive(&self.tuning) {
+        // Nor does the application's pace prove anything; a round trip's train is ours.
+        let is_idle = is_limited && span.ack_time > epoch.least_rtt() && !is_spread(&span);
+        if is_compressed || is_idle || !epoch.is_conclusive(&self.tuning) {
             // Much of it never arrives, or nothing comes evenly.
             let is_drowned = ack.lost.times(2) > ack.delivered && ack.lost > self.tuning.blind;
             let is_long = span.ack_time > self.tuning.longest_start;
-            if is_long && ack.newest.app_limited {
-                // That was the application's pace.
+            if is_long && is_limited {
                 self.epoch = None;
                 return None;
             }

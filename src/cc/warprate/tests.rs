@@ -126,7 +126,7 @@ fn a_path_that_delivered_next_to_nothing_is_filled_again() {
     bed.path.loss_permille = 970;
     bed.run_for(ms(5000));
     bed.path.loss_permille = 0;
-    bed.run_for(ms(10_000));
+    bed.run_for(ms(20_000));
     let (rate, _) = measure(&mut bed, ms(2000));
     assert!(rate >= LINK * Gain::percent(90), "{rate}");
 }

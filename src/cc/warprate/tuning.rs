@@ -74,8 +74,7 @@ table! {
     interval: Duration = Duration::from_secs(5);
     /// A slow-down is watched this long before others are blamed for the queue: flows of 300 ms answer in it.
     shortest_test: Duration = Duration::from_millis(600);
-    /// Losses that tell whether loss follows the rate: an eighth of their number is chance, and a third is asked
-    /// for.
+    /// Losses that tell whether loss follows the rate: an eighth of their number is chance, and half is asked for.
     tested_losses: u32 = 64;
     /// Less loss than this is not worth a slower spell.
     least_loss: Gain = Gain::percent(1);
