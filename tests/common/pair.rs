@@ -206,6 +206,15 @@ impl Pair {
         self.client.address = address;
     }
 
+    /// A stranger's datagram arrives, now.
+    pub fn inject(&mut self, to_server: bool, source: SocketAddr, data: Vec<u8>) {
+        let destination = if to_server { self.server.address } else { self.client.address };
+        self.sequence += 1;
+        let departure =
+            Departure { at: self.now, from_client: to_server, source, destination, data, ecn: None };
+        self.wire.insert((self.now, self.sequence), departure);
+    }
+
     /// The application of one end stops writing and reading, or goes on.
     pub fn pause(&mut self, is_client: bool, is_paused: bool) {
         let end = if is_client { &mut self.client } else { &mut self.server };
