@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -17,6 +17,13 @@ pub fn ms(n: u64) -> Duration {
 
 pub fn us(n: u64) -> Duration {
     Duration::from_micros(n)
+}
+
+/// What every stream carries from `offset` on: its offsets modulo a prime.
+fn content(offset: u64, len: usize) -> bytes::Bytes {
+    static CONTENT: LazyLock<bytes::Bytes> = LazyLock::new(|| (0..=250).cycle().take(65_536 + 251).collect());
+    let start = (offset % 251) as usize;
+    CONTENT.slice(start..start + len)
 }
 
 /// A setup with the given law, an anchor of 10 Gbit/s and default parameters.
@@ -49,7 +56,9 @@ pub struct End {
     /// Whether clients are sent a Retry first.
     pub retries: bool,
     /// Bytes of a stream still to be written.
-    pub backlog: Option<(StreamId, u64)>,
+    pub backlog: Option<(StreamId, std::ops::Range<u64>)>,
+    /// The application neither writes nor reads.
+    is_paused: bool,
 }
 
 type Wire = BTreeMap<(Instant, u64), Departure>;
@@ -57,12 +66,16 @@ type Wire = BTreeMap<(Instant, u64), Departure>;
 /// What becomes of a datagram: `None` is lost, otherwise the one-way delay and the ECN mark.
 pub type Fate = Box<dyn FnMut(&Departure) -> Option<(Duration, Option<EcnCodepoint>)>>;
 
+/// What the wire does to a datagram that arrives: changes it, or lets a copy follow so much later.
+pub type Mischief = Box<dyn FnMut(&mut Departure) -> Option<Duration>>;
+
 pub struct Pair {
     pub now: Instant,
     pub start: Instant,
     pub client: End,
     pub server: End,
     pub fate: Fate,
+    pub mischief: Mischief,
     wire: Wire,
     sequence: u64,
     /// Every datagram that left, in order.
@@ -130,6 +143,7 @@ impl Pair {
             incoming,
             retries: false,
             backlog: None,
+            is_paused: false,
         };
         let mut pair = Self {
             now,
@@ -137,6 +151,7 @@ impl Pair {
             client: end(None, 1, None),
             server: end(Some(server_config.clone()), 2, Some((server_config.clone(), server))),
             fate: Box::new(move |departure| Some((delay, departure.ecn))),
+            mischief: Box::new(|_| None),
             wire: Wire::new(),
             sequence: 0,
             departures: Vec::new(),
@@ -189,6 +204,22 @@ impl Pair {
     /// still reach it, unless `fate` decides otherwise.
     pub fn move_client(&mut self, address: SocketAddr) {
         self.client.address = address;
+    }
+
+    /// A stranger's datagram arrives, now.
+    pub fn inject(&mut self, to_server: bool, source: SocketAddr, data: Vec<u8>) {
+        let destination = if to_server { self.server.address } else { self.client.address };
+        self.sequence += 1;
+        let departure =
+            Departure { at: self.now, from_client: to_server, source, destination, data, ecn: None };
+        self.wire.insert((self.now, self.sequence), departure);
+    }
+
+    /// The application of one end stops writing and reading, or goes on.
+    pub fn pause(&mut self, is_client: bool, is_paused: bool) {
+        let end = if is_client { &mut self.client } else { &mut self.server };
+        end.is_paused = is_paused;
+        end.drain(self.now);
     }
 
     /// Runs for `time`.
@@ -262,9 +293,12 @@ impl Pair {
             };
             self.departures.push(departure.clone());
             if let Some((delay, ecn)) = (self.fate)(&departure) {
-                self.sequence += 1;
-                let arrival = Departure { ecn, ..departure };
-                self.wire.insert((at + delay, self.sequence), arrival);
+                let mut arrival = Departure { ecn, ..departure };
+                let copy = (self.mischief)(&mut arrival);
+                for later in [Some(Duration::ZERO), copy].into_iter().flatten() {
+                    self.sequence += 1;
+                    self.wire.insert((at + delay + later, self.sequence), arrival.clone());
+                }
             }
         }
     }
@@ -309,21 +343,24 @@ impl End {
 
     fn write(&mut self, bytes: u64) {
         let id = self.core().inner().streams().open(Dir::Uni).expect("the limit is not reached");
-        self.backlog = Some((id, bytes));
+        self.backlog = Some((id, 0..bytes));
     }
 
     fn write_backlog(&mut self) {
+        if self.is_paused {
+            return;
+        }
         let Some((id, mut left)) = self.backlog.take() else { return };
         let core = self.core.as_mut().expect("connected");
         let mut stream = core.inner().send_stream(id);
-        while left > 0 {
-            let chunk = vec![0u8; left.min(65_536) as usize];
-            match stream.write_chunks(&mut [chunk.into()]) {
-                Ok(written) if written.bytes > 0 => left -= written.bytes as u64,
+        while !left.is_empty() {
+            let chunk = content(left.start, (left.end - left.start).min(65_536) as usize);
+            match stream.write_chunks(&mut [chunk]) {
+                Ok(written) if written.bytes > 0 => left.start += written.bytes as u64,
                 _ => break,
             }
         }
-        if left == 0 {
+        if left.is_empty() {
             let _ = stream.finish();
         } else {
             self.backlog = Some((id, left));
@@ -365,13 +402,21 @@ impl End {
                 let transmit = self.endpoint.retry(incoming, &mut buf).expect("it may");
                 vec![(transmit, buf)]
             }
+            // A copy that is as late as this outlives the connection's first id.
+            Some(DatagramEvent::NewConnection(incoming)) if self.core.is_some() => {
+                self.endpoint.ignore(incoming);
+                vec![]
+            }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let (config, setup) = self.incoming.clone().expect("only servers get connections");
-                let (handle, core) =
-                    core::accept(&mut self.endpoint, now, config, &setup, incoming, &mut buf)
-                        .expect("the client is ours");
-                (self.handle, self.core) = (Some(handle), Some(core));
-                vec![]
+                match core::accept(&mut self.endpoint, now, config, &setup, incoming, &mut buf) {
+                    Ok((handle, core)) => {
+                        (self.handle, self.core) = (Some(handle), Some(core));
+                        vec![]
+                    }
+                    // What the wire has spoilt.
+                    Err(error) => error.response.map(|transmit| (transmit, buf)).into_iter().collect(),
+                }
             }
             Some(DatagramEvent::Response(transmit)) => vec![(transmit, buf)],
             None => vec![],
@@ -389,6 +434,9 @@ impl End {
         }
         while let Some(event) = core.poll() {
             self.events.push(event);
+        }
+        if self.is_paused {
+            return;
         }
         while let Some(id) = core.inner().streams().accept(Dir::Uni) {
             self.events.push(Event::Stream(quinn_proto::StreamEvent::Readable { id }));
@@ -413,8 +461,11 @@ impl End {
         let mut stream = core.inner().recv_stream(id);
         let Ok(mut chunks) = stream.read(false) else { return };
         loop {
-            match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => self.received += chunk.bytes.len() as u64,
+            match chunks.next(65_536) {
+                Ok(Some(chunk)) => {
+                    assert!(chunk.bytes == content(chunk.offset, chunk.bytes.len()), "not what was written");
+                    self.received += chunk.bytes.len() as u64;
+                }
                 Ok(None) => {
                     self.is_finished = true;
                     break;

@@ -19,6 +19,7 @@ mod recovery;
 mod requests;
 mod silence;
 mod stats;
+mod storm;
 mod tail;
 
 use common::pair::{Pair, ms, setup};
