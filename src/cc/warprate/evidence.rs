@@ -88,10 +88,7 @@ pub(super) struct Epoch {
     spacing: Duration,
     least_rtt: Duration,
     peak: Rate,
-    /// Delivery since the point before the last, and the time that it took.
-    step: Rate,
-    silence: Duration,
-    /// The longest silence that was noted.
+    /// The longest silence that was not the application's.
     longest: Duration,
 }
 
@@ -104,19 +101,22 @@ impl Epoch {
             spacing: Duration::ZERO,
             least_rtt: first.rtt(),
             peak: Rate::ZERO,
-            step: Rate::ZERO,
-            silence: Duration::ZERO,
             longest: Duration::ZERO,
         }
     }
 
-    pub fn add(&mut self, point: Point) {
+    /// Takes in an ACK frame; whether the application held back what it acknowledges.
+    pub fn add(&mut self, point: Point, is_limited: bool) {
         let step = Span::between(&self.last, &point);
         // A probe for loss is no delivery, nor is a pause longer than a round trip.
         let is_delivery = step.delivered >= LEAST_STEP && step.ack_time <= self.least_rtt;
-        self.step = if is_delivery { step.delivered / step.ack_time } else { Rate::ZERO };
-        self.silence = step.ack_time;
-        self.peak = self.peak.max(self.step);
+        let rate = if is_delivery { step.delivered / step.ack_time } else { Rate::ZERO };
+        self.peak = self.peak.max(rate);
+        if !is_limited && step.ack_time > self.longest {
+            // What came before it may have been a lump.
+            self.longest = step.ack_time;
+            self.peak = rate;
+        }
         self.least_rtt = self.least_rtt.min(point.rtt());
         self.last = point;
         if self.points.last().is_none_or(|last| last.acked_at + self.spacing <= point.acked_at) {
@@ -129,15 +129,6 @@ impl Epoch {
                 index % 2 == 1
             });
             self.spacing = self.span().ack_time * 2 / MOST_POINTS;
-        }
-    }
-
-    /// The last step was not the application's pause: if it was the longest, what came before it may have been a
-    /// lump.
-    pub fn note_silence(&mut self) {
-        if self.silence > self.longest {
-            self.longest = self.silence;
-            self.peak = self.step;
         }
     }
 
@@ -157,8 +148,8 @@ impl Epoch {
         self.least_rtt
     }
 
-    /// The fastest delivery between two ACK frames since the longest silence that was noted: a bottleneck lets no more
-    /// through. Zero while there is but one.
+    /// The fastest delivery between two ACK frames since the longest silence that was not the application's: a
+    /// bottleneck lets no more through. Zero while there is but one.
     pub fn peak(&self) -> Rate {
         self.peak
     }
@@ -181,8 +172,7 @@ impl Epoch {
 
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
     pub fn is_conclusive(&self, tuning: &Tuning) -> bool {
-        let has_points = self.points.len() > tuning.evidence_epochs as usize;
-        has_points && self.lump() * tuning.epoch_over_lump <= self.span().ack_time
+        is_conclusive(&self.points, &self.span(), tuning)
     }
 
     /// What came after the longest silence, if that alone is conclusive.
@@ -192,11 +182,14 @@ impl Epoch {
         let (before, _) = pairs.max_by_key(|(_, pair)| silence(pair))?;
         let points = &self.points[before + 1..];
         let span = Span::between(points.first()?, &self.last);
-        let is_conclusive = points.len() > tuning.evidence_epochs as usize
-            && !span.ack_time.is_zero()
-            && lump(points, &span) * tuning.epoch_over_lump <= span.ack_time;
-        is_conclusive.then_some(span)
+        is_conclusive(points, &span, tuning).then_some(span)
     }
+}
+
+fn is_conclusive(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
+    points.len() > tuning.evidence_epochs as usize
+        && !span.ack_time.is_zero()
+        && lump(points, span) * tuning.epoch_over_lump <= span.ack_time
 }
 
 /// The longest silence between points beyond what then arrived, by the mean of their span.

@@ -85,7 +85,6 @@ pub struct WarpRate {
     delay: Standing,
     slowdown: Option<Slowdown>,
     guard: Guard,
-    delivered: Bytes,
     scattered: Bytes,
     /// Bytes that arrived after they had been declared lost.
     late: Bytes,
@@ -140,7 +139,6 @@ impl WarpRate {
             delay: Standing::default(),
             slowdown: None,
             guard: Guard::new(start.now, &tuning),
-            delivered: Bytes::ZERO,
             scattered: Bytes::ZERO,
             late: Bytes::ZERO,
             blank_until: None,
@@ -197,33 +195,35 @@ impl WarpRate {
             self.history.pop_front();
         }
         self.epoch = Some(Epoch::new(last));
-        self.arrival = window.arrival(&self.tuning);
+        let arrival = window.arrival(&self.tuning);
+        self.arrival = arrival;
         let target = self.target();
-        self.watch_slowdown(&epoch.span(), window.arrival(&self.tuning), above, target);
+        self.watch_slowdown(&epoch.span(), above, target);
         if matches!(self.phase, Phase::Compete(_)) {
             return;
         }
         let best = self.arrivals.iter().copied().max().unwrap_or(self.rate);
-        let next = (window.arrival(&self.tuning) * thousandths(1000 + self.answer(target)))
-            .max(best * (Gain::ONE - self.tuning.doubt));
+        let most_of = Gain::ONE - self.tuning.doubt;
+        let next = (arrival * thousandths(1000 + self.answer(target))).max(best * most_of);
         if self.delay.queue > target {
             self.set_rate(next.min(self.rate));
         } else if !is_limited && window.is_whole() {
             self.set_rate(next.max(self.rate));
         }
-        if window.arrival(&self.tuning) < window.pace() * (Gain::ONE - self.tuning.doubt) {
+        if arrival < window.pace() * most_of {
             // More is lost than chance explains.
-            self.set_rate(window.arrival(&self.tuning).min(self.rate));
+            self.set_rate(arrival.min(self.rate));
         }
         self.advance(&window, &epoch.span(), target, is_limited);
     }
 
     /// A queue that does not drain when we slow down is not ours.
-    fn watch_slowdown(&mut self, span: &Span, capacity: Rate, above: Duration, target: Duration) {
-        if span.pace() > span.arrival(&self.tuning) * (Gain::ONE + self.tuning.step) {
+    fn watch_slowdown(&mut self, span: &Span, above: Duration, target: Duration) {
+        let arrival = span.arrival(&self.tuning);
+        if span.pace() > arrival * (Gain::ONE + self.tuning.step) {
             self.arrivals.clear();
         }
-        self.arrivals.push_back(span.arrival(&self.tuning));
+        self.arrivals.push_back(arrival);
         if self.arrivals.len() > 2 * self.tuning.evidence_epochs as usize {
             self.arrivals.pop_front();
         }
@@ -236,7 +236,7 @@ impl WarpRate {
             return;
         };
         let queue = self.delay.queue;
-        let answer = slowdown.on_epoch(self.now, span, capacity, above, (queue, target), &self.tuning);
+        let answer = slowdown.on_epoch(self.now, span, self.arrival, above, (queue, target), &self.tuning);
         let before = slowdown.rate;
         if answer != Answer::Open {
             self.slowdown = None;
@@ -441,7 +441,7 @@ impl WarpRate {
             // Silence is not evidence.
             return self.restart(point);
         }
-        epoch.add(point);
+        epoch.add(point, ack.newest.app_limited);
         let is_long = point.acked_at >= epoch.first().acked_at + self.epoch_length();
         self.on_probe_ack(point);
         match self.epoch.take_if(|epoch| is_long && epoch.is_conclusive(&self.tuning)) {
@@ -473,7 +473,6 @@ impl RateLaw for WarpRate {
     fn on_ack(&mut self, ack: &Ack) {
         let point = Point::of(ack, self.late, self.scattered);
         self.now = ack.now;
-        self.delivered = ack.delivered;
         self.delay.rtt = Some(ack.rtt);
         self.delay.floor = ack.delay.floor;
         if let Phase::Start(start) = &mut self.phase {

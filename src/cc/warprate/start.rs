@@ -81,18 +81,16 @@ impl Start {
             }
         };
         let is_limited = ack.newest.app_limited;
-        epoch.add(point);
-        if !is_limited {
-            epoch.note_silence();
-        }
+        epoch.add(point, is_limited);
         self.is_unspread |= epoch.unspread() >= self.tuning.blind * self.tuning.step;
         let span = epoch.span();
         if let Some(span) = epoch.since_silence(&self.tuning).filter(is_spread) {
             return Some(span.arrival(&self.tuning).min(anchor));
         }
+        let is_spread = is_spread(&span);
         let is_compressed = span.ack_time * 10 < span.send_time * 9;
         // Nor does the application's pace prove anything; a round trip's train is ours.
-        let is_idle = is_limited && span.ack_time > epoch.least_rtt() && !is_spread(&span);
+        let is_idle = is_limited && span.ack_time > epoch.least_rtt() && !is_spread;
         if is_compressed || is_idle || !epoch.is_conclusive(&self.tuning) {
             // Much of it never arrives, or nothing comes evenly.
             let is_drowned = ack.lost.times(2) > ack.delivered && ack.lost > self.tuning.blind;
@@ -104,7 +102,7 @@ impl Start {
             return (is_drowned || is_long).then(|| span.arrival(&self.tuning).min(anchor));
         }
         let arrival = span.arrival(&self.tuning);
-        Some(if is_spread(&span) {
+        Some(if is_spread {
             arrival.min(anchor)
         } else {
             self.rate(anchor).min(arrival * Gain::percent(200))
