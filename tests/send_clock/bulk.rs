@@ -181,6 +181,11 @@ fn number_after(text: &str, word: &str) -> u64 {
     digits.parse().unwrap_or(0)
 }
 
+/// From one datagram to the next.
+pub fn gap_us() -> f64 {
+    (Bytes::new(1452) / RATE).as_secs_f64() * 1e6
+}
+
 /// What a transfer must come to.
 pub fn check(Row { of: transfer, .. }: &Row) -> Result<(), String> {
     let demand =

@@ -1,68 +1,91 @@
-//! What the host did to the kernel while something was measured in it: how long the kernel's processes were ready
-//! to run and had to wait for a processor, as the host's scheduler counts it (`/proc/PID/schedstat`). It knows
-//! nothing of what was measured.
+//! The control of each measurement: what the booted kernel can do by itself before and after it, without a queue and
+//! without release times. A kernel whose own timers are late, because the host is busy or slow, or that needs half of
+//! the gap for sending a datagram, cannot show how exact release times are.
+#![expect(clippy::disallowed_methods, reason = "the test times timers")]
 
-use std::collections::HashMap;
-use std::fs;
+use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What a process started, and what that did, when they were looked at.
-#[derive(Debug)]
-pub struct Host {
-    at: Instant,
-    waited: HashMap<u32, Duration>,
+use rustix::io::read;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::runtime::Runtime;
+use warprate::conn::{SendClock, measure_departures};
+
+/// A measurement and its control.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Controlled<T> {
+    pub of: T,
+    pub kernel: Pace,
 }
 
-/// The part of the time in which one of the kernel's processes waited for a processor.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Waiting(f64);
+/// What the kernel took.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Pace {
+    /// From one datagram to the next, sent one after the other, with stamps but no queue.
+    datagram_us: f64,
+    /// From when a timer is due until its process runs; the median.
+    late_us: f64,
+}
 
-impl Host {
-    pub fn look(ancestor: u32) -> Self {
-        let processes = fs::read_dir("/proc").expect("Linux has it").flatten();
-        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let parents: HashMap<u32, u32> = ids.filter_map(|id| Some((id, parent_of(id)?))).collect();
-        let descends = |id: &u32| {
-            let line = std::iter::successors(Some(*id), |id| parents.get(id).copied());
-            line.skip(1).any(|id| id == ancestor)
-        };
-        let waited = parents.keys().copied().filter(descends).filter_map(|id| Some((id, waited(id)?)));
-        Self { waited: waited.collect(), at: Instant::now() }
+/// Measures between two looks at the kernel, of which the worse counts.
+pub fn controlled<T>(runtime: &Runtime, measure: impl FnOnce() -> T) -> Controlled<T> {
+    let before = Pace::measure(runtime);
+    let of = measure();
+    let after = Pace::measure(runtime);
+    Controlled { of, kernel: before.with(after, f64::max) }
+}
+
+impl Pace {
+    fn measure(runtime: &Runtime) -> Self {
+        let (clock, gap) = (SendClock::Timer, Duration::ZERO);
+        let remote = UNQUEUED.parse().unwrap();
+        let (_, departures) = runtime.block_on(measure_departures(remote, clock, gap, DATAGRAMS)).unwrap();
+        let left = || departures.iter().filter_map(|departure| departure.left);
+        let took = left().max().unwrap() - left().min().unwrap();
+        Self {
+            datagram_us: us(took) / f64::from(DATAGRAMS),
+            late_us: median((0..TIMERS).map(|_| lateness())),
+        }
     }
 
-    /// Since `before`.
-    pub fn since(&self, before: &Self) -> Waiting {
-        assert!(!self.waited.is_empty(), "a kernel that prints runs");
-        let new = |(id, waited): (&u32, &Duration)| {
-            waited.saturating_sub(before.waited.get(id).copied().unwrap_or_default())
-        };
-        let waited: Duration = self.waited.iter().map(new).sum();
-        Waiting(waited.as_secs_f64() / (self.at - before.at).as_secs_f64())
+    /// The better of each.
+    pub fn better(self, other: Self) -> Self {
+        self.with(other, f64::min)
+    }
+
+    fn with(self, other: Self, choose: fn(f64, f64) -> f64) -> Self {
+        Self {
+            datagram_us: choose(self.datagram_us, other.datagram_us),
+            late_us: choose(self.late_us, other.late_us),
+        }
+    }
+
+    /// Whether what was measured meanwhile counts, if datagrams are `gap_us` apart in it.
+    pub fn is_fit(&self, gap_us: f64) -> bool {
+        self.datagram_us < gap_us / 2.0 && self.late_us < LATEST_US
     }
 }
 
-impl Waiting {
-    /// Whether what was measured meanwhile counts: gaps that are to be right to a fiftieth cannot be so in a kernel
-    /// that had no processor for more of the time.
-    pub fn is_short(&self) -> bool {
-        self.0 < 0.02
-    }
-
-    pub fn percent(self) -> f64 {
-        self.0 * 100.0
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a datagram took {:.0} us, and timers were {:.0} us late", self.datagram_us, self.late_us)
     }
 }
 
-/// `None` for a process that is gone.
-fn waited(id: u32) -> Option<Duration> {
-    let text = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
-    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+fn lateness() -> f64 {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty()).unwrap();
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = Itimerspec { it_interval: zero, it_value: Duration::from_millis(1).try_into().unwrap() };
+    let due = Instant::now() + Duration::from_millis(1);
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once).unwrap();
+    read(&timer, &mut [0; 8]).unwrap();
+    us(due.elapsed())
 }
 
-/// The second field behind the name, which stands in parentheses.
-fn parent_of(id: u32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
 /// Of figures; NaN if there are none.
@@ -78,3 +101,12 @@ pub fn median_count<N: Ord + Copy + Default>(values: impl IntoIterator<Item = N>
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
+
+/// Behind a `veth` without a queue.
+const UNQUEUED: &str = "10.7.3.2:9";
+
+const DATAGRAMS: u32 = 100;
+const TIMERS: usize = 50;
+
+/// Release times are to be kept within 120 µs: a kernel whose bare timers take two thirds of that leaves too little.
+const LATEST_US: f64 = 80.0;

@@ -3,8 +3,8 @@
 //! A plain machine's kernel may have neither, so the test boots Debian's `user-mode-linux`, an ordinary
 //! process that is up in two seconds, and runs itself in there. It installs the package if it may.
 //!
-//! A busy host makes a whole kernel late. Whether a series counts is decided by the [host's scheduler](control)
-//! alone, which knows nothing of it; of all that count the medians are judged.
+//! A busy or slow host makes a whole kernel late. Whether a measurement counts is decided by what the kernel
+//! does [by itself](control) before and after it; of all that count the medians are judged.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "the test times sleeps and a transfer")]
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bulk::Transfer;
 use common::namespace::run;
-use control::{Host, Waiting};
+use control::{Controlled, Pace, controlled};
 use nix::kmod::{ModuleInitFlags, finit_module};
 use series::Series;
 use warprate::conn::{Interface, SendClock};
@@ -32,17 +32,15 @@ use warprate::conn::{Interface, SendClock};
 /// What crosses the console.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 enum Line {
-    /// A measurement begins.
-    Begin,
-    Series(Series),
-    Transfer(Transfer),
+    Series(Controlled<Series>),
+    Transfer(Controlled<Transfer>),
 }
 
 /// What was measured in one way, of all kernels.
 #[derive(Default)]
 struct Kind {
-    series: Vec<(Series, Waiting)>,
-    transfers: Vec<(Transfer, Waiting)>,
+    series: Vec<Controlled<Series>>,
+    transfers: Vec<Controlled<Transfer>>,
 }
 
 #[test]
@@ -52,18 +50,17 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
     }
     let mut kinds: Vec<Kind> = Vec::new();
     for boot_number in 1..=BOOTS {
-        for (i, (line, waiting)) in boot().into_iter().enumerate() {
+        for (i, line) in boot().into_iter().enumerate() {
             let place = i / REPEATS;
             kinds.resize_with(kinds.len().max(place + 1), Kind::default);
             match line {
-                Line::Begin => unreachable!("its end comes instead"),
-                Line::Series(series) => kinds[place].series.push((series, waiting)),
-                Line::Transfer(transfer) => kinds[place].transfers.push((transfer, waiting)),
+                Line::Series(series) => kinds[place].series.push(series),
+                Line::Transfer(transfer) => kinds[place].transfers.push(transfer),
             }
         }
         println!("\nkernel {boot_number}:");
         kinds.iter().for_each(|kind| println!("{kind}"));
-        // How often is decided by the host alone.
+        // How often is decided by the controls alone.
         if kinds.iter().all(|kind| kind.counted() >= ENOUGH) {
             break;
         }
@@ -73,13 +70,28 @@ fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
 }
 
 impl Kind {
-    fn waiting(&self) -> impl Iterator<Item = Waiting> {
-        let series = self.series.iter().map(|(_, waiting)| *waiting);
-        series.chain(self.transfers.iter().map(|(_, waiting)| *waiting))
+    fn counted_series(&self) -> Vec<&Series> {
+        let counted = self.series.iter().filter(|series| series.kernel.is_fit(series.of.gap_us));
+        counted.map(|series| &series.of).collect()
+    }
+
+    fn counted_transfers(&self) -> Vec<&Transfer> {
+        let counted = self.transfers.iter().filter(|transfer| transfer.kernel.is_fit(bulk::gap_us()));
+        counted.map(|transfer| &transfer.of).collect()
     }
 
     fn counted(&self) -> usize {
-        self.waiting().filter(Waiting::is_short).count()
+        self.counted_series().len() + self.counted_transfers().len()
+    }
+
+    fn measured(&self) -> usize {
+        self.series.len() + self.transfers.len()
+    }
+
+    fn best_control(&self) -> Pace {
+        let controls = self.series.iter().map(|series| series.kernel);
+        let controls = controls.chain(self.transfers.iter().map(|transfer| transfer.kernel));
+        controls.reduce(Pace::better).expect("something was measured")
     }
 
     /// The medians of what counts, unless that is too little.
@@ -87,13 +99,9 @@ impl Kind {
         if self.counted() < ENOUGH {
             return (None, None);
         }
-        let measured = self.waiting().count();
-        let series = self.series.iter().filter(|(_, waiting)| waiting.is_short()).map(|(series, _)| series);
-        let transfers =
-            self.transfers.iter().filter(|(_, waiting)| waiting.is_short()).map(|(transfer, _)| transfer);
         (
-            series::Row::new(&series.collect::<Vec<_>>(), measured),
-            bulk::Row::new(&transfers.collect::<Vec<_>>(), measured),
+            series::Row::new(&self.counted_series(), self.measured()),
+            bulk::Row::new(&self.counted_transfers(), self.measured()),
         )
     }
 
@@ -111,12 +119,12 @@ impl fmt::Display for Kind {
             (Some(row), _) => row.fmt(f),
             (_, Some(row)) => row.fmt(f),
             (None, None) => {
-                let least = self.waiting().map(Waiting::percent).fold(f64::INFINITY, f64::min);
-                let (counted, all) = (self.counted(), self.waiting().count());
+                let (counted, measured) = (self.counted(), self.measured());
                 write!(
                     f,
-                    "*** NOT JUDGED: the host was busy: {counted} of {all} measurements count, \
-                     and in the best the kernel waited {least:.0} % of the time"
+                    "*** NOT JUDGED: the kernel was too slow by itself: {counted} of {measured} count; at its best \
+                     {}",
+                    self.best_control()
                 )
             }
         }
@@ -145,14 +153,14 @@ fn inside() {
         assert_eq!(Interface::named("va").unwrap().qdisc.kind, qdisc);
         for gap in [Duration::from_millis(1), Duration::from_micros(100)] {
             for _ in 0..REPEATS {
-                tell(&Line::Begin);
-                tell(&Line::Series(series::measure(&runtime, qdisc, clock, gap)));
+                let measure = || series::measure(&runtime, qdisc, clock, gap);
+                tell(&Line::Series(controlled(&runtime, measure)));
             }
         }
         for _ in 0..REPEATS {
             if qdisc != "mqprio" {
-                tell(&Line::Begin);
-                tell(&Line::Transfer(bulk::transfer(&runtime, qdisc, options, clock)));
+                let measure = || bulk::transfer(&runtime, qdisc, options, clock);
+                tell(&Line::Transfer(controlled(&runtime, measure)));
             }
         }
     }
@@ -174,6 +182,12 @@ fn set_up() {
     run("ip link set vb up");
     run("ip link set va up");
     run("ip neigh replace 10.7.1.2 lladdr 02:00:00:00:00:02 dev va nud permanent");
+    // And one without a queue, as `veth` is by itself.
+    run("ip link add vc type veth peer name vd address 02:00:00:00:00:05");
+    run("ip addr add 10.7.3.1/24 dev vc");
+    run("ip link set vd up");
+    run("ip link set vc up");
+    run("ip neigh replace 10.7.3.2 lladdr 02:00:00:00:00:05 dev vc nud permanent");
 }
 
 fn load(module: &Path) {
@@ -204,8 +218,8 @@ fn is_installed() -> bool {
     is_there()
 }
 
-/// Boots the kernel with [`inside`] as its work, and collects what it prints, and what the host did meanwhile.
-fn boot() -> Vec<(Line, Waiting)> {
+/// Boots the kernel with [`inside`] as its work, and collects what it prints.
+fn boot() -> Vec<Line> {
     let dir = std::env::temp_dir().join(format!("warprate-send-clock-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let init = dir.join("init");
@@ -243,15 +257,11 @@ fn boot() -> Vec<(Line, Waiting)> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let id = kernel.id();
     let (mut console, mut lines) = (String::new(), Vec::new());
-    let mut before = Host::look(id);
     for text in BufReader::new(kernel.stdout.take().expect("a pipe")).split(b'\n') {
         let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
-        let line = text.split_once(MARK).map(|(_, json)| serde_json::from_str(json).unwrap());
-        match line {
-            Some(Line::Begin) => before = Host::look(id),
-            Some(line) => lines.push((line, Host::look(id).since(&before))),
+        match text.split_once(MARK) {
+            Some((_, json)) => lines.push(serde_json::from_str(json).unwrap()),
             None => console.extend([text.as_str(), "\n"]),
         }
     }
