@@ -133,16 +133,22 @@ impl Control {
             self.pacer.rest(now);
             return Release::OnAck;
         }
+        match self.release_by_time(now) {
+            Release::Now { bytes } => Release::Now { bytes: bytes.min(room) },
+            later => later,
+        }
+    }
+
+    /// Whether it is time for a datagram, for those who count by themselves what is in flight.
+    pub fn release_by_time(&mut self, now: Instant) -> Release {
+        self.on_deadline(now);
         let missed = self.pacer.missed();
         let release = self.pacer.release(now);
         if self.pacer.missed() > missed {
             // The host was too busy, or its send buffer full: what arrives now shows the host, not the path.
             self.ledger.mark_app_limited();
         }
-        match release {
-            Release::Now { bytes } => Release::Now { bytes: bytes.min(room) },
-            later => later,
-        }
+        release
     }
 
     /// Whether a datagram may leave twice: the law lets it, the peer has answered on this path, and what

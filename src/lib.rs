@@ -59,6 +59,8 @@ pub mod signal;
 mod test_clock;
 pub mod units;
 
+#[cfg(feature = "quinn")]
+pub use conn::stock;
 pub use conn::{
     ClientConfig, CongestionState, Connecting, Connection, ConnectionStats, Endpoint, EndpointConfig,
     EndpointStats, Foreign, Incoming, IncomingFuture, Law, PathStats, RecvStream, SendStream, ServerConfig,

@@ -8,6 +8,10 @@ use quinn_proto::{
 };
 
 use super::crypto::TappedClient;
+#[cfg(feature = "quinn")]
+use super::drop_in::{DropIn, PaceSlot};
+#[cfg(feature = "quinn")]
+use super::tap::Factory;
 use super::tap::{Foreign, Shared, TapFactory};
 use crate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, WarpRate, seeded};
 use crate::units::{Bytes, Rate};
@@ -87,6 +91,21 @@ impl Law {
     /// `quinn-proto`'s experimental BBRv1, paced by us at 1.25 · window / srtt, as quinn does.
     pub fn quinn_bbr() -> Self {
         Self::foreign(Foreign::bbr())
+    }
+
+    /// What it asks of a transport, whoever drives that.
+    pub(super) fn set_acknowledgements(&self, transport: &mut quinn_proto::TransportConfig) {
+        let threshold = if self.is_paced { PACED_PACKET_THRESHOLD } else { PACKET_THRESHOLD };
+        transport.packet_threshold(threshold).ack_frequency_config(self.is_paced.then(sparse_acks));
+    }
+
+    /// Makes controllers of quinn whose packets leave through a socket of ours. Foreign ones are paced by quinn.
+    #[cfg(feature = "quinn")]
+    pub(super) fn controllers(&self, slot: Arc<dyn PaceSlot>) -> Factory {
+        match &self.kind {
+            LawKind::Own(factory) => Arc::new(DropIn::paced(factory.clone(), slot)),
+            LawKind::Foreign(foreign) => foreign.factory(),
+        }
     }
 
     /// A controller written for `quinn-proto`, forwarded verbatim. Runs with it cannot be replayed.
@@ -267,12 +286,11 @@ impl TransportConfig {
             .max_idle_timeout(self.max_idle_timeout)
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
-            .ack_frequency_config(law.is_paced.then(sparse_acks))
-            .packet_threshold(if law.is_paced { PACED_PACKET_THRESHOLD } else { PACKET_THRESHOLD })
             .send_fairness(self.send_fairness)
             .datagram_receive_buffer_size(self.datagram_receive_buffer.map(Bytes::as_len))
             .datagram_send_buffer_size(self.datagram_send_buffer.as_len())
             .congestion_controller_factory(Arc::new(TapFactory { shared, foreign }));
+        law.set_acknowledgements(&mut proto);
         #[cfg(feature = "qlog")]
         proto.qlog_stream(self.qlog.as_ref().map(super::qlog::Qlog::stream));
         proto

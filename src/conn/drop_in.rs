@@ -22,10 +22,13 @@
 //! through the window, a round trip long and blurred by it, and packets leave at up to 5/4 of what it says,
 //! so that a standing queue is seen where there would be none. quinn's `packet_threshold(128)` lets
 //! its packets be overtaken, as [`Law::paced`](super::Law::paced) does; the default of 3 takes jitter
-//! for loss.
+//! for loss. Under [`stock::Paced`](super::stock::Paced), a paced socket for quinn, plan and pacer hold as they do
+//! under our own driver: the window is the plan's, and nothing between departures.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use quinn_proto::RttEstimator;
@@ -33,86 +36,162 @@ use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
 use crate::cc::{LawFactory, PathStart};
 use crate::control::Control;
-use crate::signal::{Feedback, Purpose};
+use crate::signal::{Feedback, Purpose, Release};
 use crate::units::{Bytes, Rate};
 
 /// Makes `quinn-proto` controllers of laws.
 pub struct DropIn {
-    factory: Box<dyn LawFactory>,
+    factory: Arc<dyn LawFactory>,
+    slot: Option<Arc<dyn PaceSlot>>,
 }
 
 impl DropIn {
     /// The laws that `factory` makes; a law's constructor will do.
     pub fn new(factory: impl LawFactory + 'static) -> Self {
-        Self { factory: Box::new(factory) }
+        Self { factory: Arc::new(factory), slot: None }
     }
+
+    /// The same for one connection whose packets leave through a socket of ours.
+    #[cfg(feature = "quinn")]
+    pub(super) fn paced(factory: Arc<dyn LawFactory>, slot: Arc<dyn PaceSlot>) -> Self {
+        Self { factory, slot: Some(slot) }
+    }
+}
+
+/// Where the controllers of one peer's connections meet the socket that paces them.
+pub(super) trait PaceSlot: fmt::Debug + Send + Sync {
+    /// The present.
+    fn now(&self) -> Instant;
+    /// Most that may leave there.
+    fn anchor(&self) -> Rate;
+    /// What is sent next is to leave at `rate`, in bursts of this size.
+    fn follow(&self, rate: Rate, burst: Bytes);
+    /// The connection is to be woken then, so that it sends more.
+    fn wake_at(&self, at: Instant);
 }
 
 impl ControllerFactory for DropIn {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let datagram = Bytes::new(current_mtu.into());
-        let law = self.factory.build(PathStart::new(now, datagram));
-        let control = Control::new(now, law, Rate::MAX, datagram);
+        let anchor = self.slot.as_ref().map_or(Rate::MAX, |slot| slot.anchor());
+        let start = match &self.slot {
+            Some(_) => PathStart::new(now, datagram).with_anchor(anchor),
+            None => PathStart::new(now, datagram),
+        };
+        let control = Control::new(now, self.factory.build(start), anchor, datagram);
         let initial_window = control.plan().window;
-        Box::new(LawController { control, initial_window })
+        let gate = self.slot.clone().map(|slot| Gate { slot, is_open: AtomicBool::new(false) });
+        Box::new(LawController { control: Mutex::new(control), initial_window, gate })
     }
 }
 
 /// One path's law under quinn's interface.
-#[derive(Clone)]
 struct LawController {
-    control: Control,
+    control: Mutex<Control>,
     initial_window: Bytes,
+    gate: Option<Gate>,
+}
+
+/// The pacer's answer to a connection that asks for the window: all of it, or nothing.
+struct Gate {
+    slot: Arc<dyn PaceSlot>,
+    /// Stays so until something is sent or heard: quinn asks twice for one datagram, once for room and once for its
+    /// own pacer, which a window of nothing would stop for good.
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    /// Whether it is time to send; if it is not, the connection is woken when it is.
+    fn open(&self, control: &mut Control) -> bool {
+        if self.is_open.load(Ordering::Relaxed) {
+            return true;
+        }
+        match control.release_by_time(self.slot.now()) {
+            Release::Now { bytes } => {
+                self.slot.follow(control.pacing_rate(), bytes);
+                self.is_open.store(true, Ordering::Relaxed);
+                return true;
+            }
+            Release::At(at) => self.slot.wake_at(control.deadline().map_or(at, |until| until.min(at))),
+            Release::OnAck => control.deadline().into_iter().for_each(|until| self.slot.wake_at(until)),
+        }
+        false
+    }
+}
+
+impl LawController {
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&mut self, feedback: &Feedback) {
+        if let Some(gate) = &mut self.gate {
+            *gate.is_open.get_mut() = false;
+        }
+        self.control.get_mut().unwrap_or_else(PoisonError::into_inner).on_feedback(feedback);
+    }
 }
 
 impl Controller for LawController {
     fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
         let feedback =
             Feedback::Sent { sent: now, bytes: Bytes::new(bytes), purpose: Purpose::Data, number: None };
-        self.control.on_feedback(&feedback);
+        self.tell(&feedback);
     }
 
     fn on_ack(&mut self, _now: Instant, sent: Instant, bytes: u64, app_limited: bool, _rtt: &RttEstimator) {
         if app_limited {
-            self.control.on_app_limited(sent);
+            self.control().on_app_limited(sent);
         }
-        self.control.on_feedback(&Feedback::Acked { sent, bytes: Bytes::new(bytes) });
+        self.tell(&Feedback::Acked { sent, bytes: Bytes::new(bytes) });
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
-        self.control.on_feedback(&Feedback::AckEnd { now, in_flight: Bytes::new(in_flight) });
+        if let Some(gate) = &self.gate {
+            self.control().set_anchor(now, gate.slot.anchor());
+        }
+        self.tell(&Feedback::AckEnd { now, in_flight: Bytes::new(in_flight) });
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost_bytes: u64) {
-        self.control.on_feedback(&match lost_bytes {
+        self.tell(&match lost_bytes {
             0 => Feedback::Marked { now, newest: sent, packets: 1 },
             bytes => Feedback::Lost { now, newest: sent, bytes: Bytes::new(bytes), persistent },
         });
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.control.on_feedback(&Feedback::Mtu(Bytes::new(new_mtu.into())));
+        self.tell(&Feedback::Mtu(Bytes::new(new_mtu.into())));
     }
 
     fn window(&self) -> u64 {
-        let plan = self.control.plan();
-        let carried = match self.control.ledger().rtt() {
-            Some(rtt) => plan.rate * rtt.smoothed,
-            None => Bytes::MAX,
+        let mut control = self.control();
+        let plan = control.plan();
+        let least = control.datagram().times(2);
+        let window = match &self.gate {
+            Some(gate) if gate.open(&mut control) => plan.window,
+            Some(_) => return SHUT,
+            None => match control.ledger().rtt() {
+                Some(rtt) => plan.window.min(plan.rate * rtt.smoothed),
+                None => plan.window,
+            },
         };
-        let least = self.control.datagram().times(2);
-        plan.window.min(carried).max(least).get()
+        window.max(least).get()
     }
 
     fn metrics(&self) -> ControllerMetrics {
+        let plan = self.control().plan();
         let mut metrics = ControllerMetrics::default();
-        metrics.congestion_window = self.window();
-        metrics.pacing_rate = Some(self.control.plan().rate.as_bits_per_sec());
+        metrics.congestion_window = if self.gate.is_some() { plan.window.get() } else { self.window() };
+        metrics.pacing_rate = Some(plan.rate.as_bits_per_sec());
         metrics
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
+        let gate =
+            self.gate.as_ref().map(|gate| Gate { slot: gate.slot.clone(), is_open: AtomicBool::new(false) });
+        let control = Mutex::new(self.control().clone());
+        Box::new(Self { control, initial_window: self.initial_window, gate })
     }
 
     fn initial_window(&self) -> u64 {
@@ -123,3 +202,6 @@ impl Controller for LawController {
         self
     }
 }
+
+/// Nothing may leave but loss probes, and acknowledgements when nothing else is queued.
+const SHUT: u64 = 1;

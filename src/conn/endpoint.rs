@@ -33,9 +33,9 @@ use crate::units::{Bytes as Size, Rate};
 /// What all connections of an endpoint share.
 #[derive(Debug, Clone, Default)]
 pub struct EndpointConfig {
-    anchor: Option<Rate>,
-    send_clock: SendClock,
-    socket_buffer: Option<Size>,
+    pub(super) anchor: Option<Rate>,
+    pub(super) send_clock: SendClock,
+    pub(super) socket_buffer: Option<Size>,
 }
 
 impl EndpointConfig {
@@ -61,6 +61,20 @@ impl EndpointConfig {
     pub fn socket_buffer(&mut self, buffer: Size) -> &mut Self {
         self.socket_buffer = Some(buffer);
         self
+    }
+
+    /// Whether an endpoint can be made of it.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.anchor.is_some_and(Rate::is_zero) {
+            let message = "the anchor is `0 bit/s`: it must be a rate above zero";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        if let Some(size) = self.socket_buffer.filter(|size| *size < LEAST_BUFFER) {
+            let message =
+                format!("the socket buffer is `{size}`: it must be {LEAST_BUFFER}, one batch, at least");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(())
     }
 }
 
@@ -132,15 +146,7 @@ impl Endpoint {
     /// An endpoint on a socket that the caller brings.
     pub fn new(config: EndpointConfig, server: Option<ServerConfig>, socket: UdpSocket) -> io::Result<Self> {
         let server = server.map(Arc::new);
-        if config.anchor.is_some_and(Rate::is_zero) {
-            let message = "the anchor is `0 bit/s`: it must be a rate above zero";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        if let Some(size) = config.socket_buffer.filter(|size| *size < LEAST_BUFFER) {
-            let message =
-                format!("the socket buffer is `{size}`: it must be {LEAST_BUFFER}, one batch, at least");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
+        config.check()?;
         let sizing = Sizing::new(clock::now(), config.socket_buffer);
         let socket = Socket::new(socket, sizing.asked(), config.send_clock)?;
         let local_addr = socket.local_addr()?;
@@ -157,7 +163,9 @@ impl Endpoint {
         );
         let shard = Shard::new(proto, server);
         let outlets = Arc::new(Outlets::new(local_addr.ip(), config.anchor, socket.clock()));
-        let watcher = tokio::spawn(watcher::watch(Arc::downgrade(&shard), outlets.clone()));
+        let watched = Arc::downgrade(&shard);
+        let look_up = move |outlets: &Outlets| watcher::look_up_connections(&watched, outlets);
+        let watcher = tokio::spawn(watcher::watch(outlets.clone(), look_up));
         let watcher = watcher.abort_handle();
         let driver = Driver::new(shard.clone(), socket, sizing, outlets.clone(), watcher)?;
         let local_addr = Mutex::new(local_addr);
@@ -344,7 +352,7 @@ pub(super) fn setup(law: &Law, transport: &TransportConfig, outlet: &Outlet) -> 
 }
 
 /// A socket at `addr`; one for IPv6 takes IPv4 too, if its address does and the system can.
-fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     let bind = || {
         let socket = socket2::Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
         if addr.is_ipv6()

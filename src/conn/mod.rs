@@ -12,6 +12,7 @@
 //! core                            one connection without a socket and without a clock
 //! pieces                          what streams are given to write
 //! tail                            what leaves twice at the end of a flight
+//! drop_in, stock                  laws in quinn: by its controllers alone, and with a paced socket
 //! tap                             the seam: what quinn-proto takes for a congestion controller
 //! crypto                          the seam: what it takes for TLS, which sees packet numbers and ACK frames
 //! ```
@@ -51,6 +52,8 @@ mod sizing;
 mod socket;
 mod state;
 mod stats;
+#[cfg(feature = "quinn")]
+pub mod stock;
 mod streams;
 mod tail;
 mod tap;

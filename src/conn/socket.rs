@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -17,11 +18,12 @@ use super::sizing::{Shortage, Sizes};
 use super::txtime::{ReleaseTime, TxTime};
 use crate::units::Bytes;
 
+#[derive(Debug)]
 pub(super) struct Socket {
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
     /// Takes release times, on the clock of the second.
-    txtime: Option<(TxTime, SendClock)>,
+    txtime: Option<(Mutex<TxTime>, SendClock)>,
     /// The system's limits have been told.
     is_shortage_told: bool,
 }
@@ -43,7 +45,7 @@ impl Socket {
         socket.set_nonblocking(true)?;
         let txtime = match (clock, TxTime::enable(&socket, clock)) {
             (SendClock::Timer, _) => None,
-            (clock, Ok(txtime)) => Some((txtime, clock)),
+            (clock, Ok(txtime)) => Some((Mutex::new(txtime), clock)),
             (SendClock::Fq, Err(error)) => {
                 tracing::debug!(%error, "the system refuses release times: the timer serves");
                 None
@@ -70,6 +72,12 @@ impl Socket {
         self.state.max_gso_segments()
     }
 
+    /// Most datagrams in one received message.
+    #[cfg(feature = "quinn")]
+    pub fn max_received_segments(&self) -> usize {
+        self.state.gro_segments()
+    }
+
     /// Receives into as many of the buffers as there are messages waiting.
     pub fn poll_recv(
         &self,
@@ -88,7 +96,7 @@ impl Socket {
 
     /// The clock on which release times are taken; the timer, if they are not.
     pub fn clock(&self) -> SendClock {
-        self.txtime.as_ref().map_or(SendClock::Timer, |&(_, clock)| clock)
+        self.txtime.as_ref().map_or(SendClock::Timer, |(_, clock)| *clock)
     }
 
     /// Asks the system for buffers; if it does not grant them, that is told once, and no failure.
@@ -127,7 +135,7 @@ impl Socket {
     /// Sends a batch, at once or at its release time; `false` if the send buffer is full. The network's
     /// other errors are logged and no failure: what they drop counts as lost on the way, as it would a hop
     /// further on.
-    pub fn try_send(&mut self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
+    pub fn try_send(&self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
         let &Outgoing { ref transmit, release, .. } = outgoing;
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
@@ -136,28 +144,36 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        let (txtime, io, state) = (&mut self.txtime, &self.io, &self.state);
-        let send = || match (txtime, release) {
-            (Some((txtime, _)), Some(release)) => match txtime.send(io, &transmit, release) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                    // A device that cannot segment, an interface that is gone: `quinn-udp` knows what to do.
-                    tracing::debug!(%error, "a release time was refused");
-                    state.send(io.into(), &transmit)
-                }
-                result => result,
-            },
-            _ => state.send(io.into(), &transmit),
-        };
-        match self.io.try_io(Interest::WRITABLE, send) {
+        match self.send(&transmit, release) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error),
         }
     }
 
+    /// The same; a full send buffer is the error [`WouldBlock`](io::ErrorKind::WouldBlock).
+    pub fn send(&self, transmit: &quinn_udp::Transmit<'_>, release: Option<ReleaseTime>) -> io::Result<()> {
+        let (io, state) = (&self.io, &self.state);
+        let send = || match (&self.txtime, release) {
+            (Some((txtime, _)), Some(release)) => {
+                let mut txtime = txtime.lock().unwrap_or_else(PoisonError::into_inner);
+                match txtime.send(io, transmit, release) {
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                        // A device that cannot segment, an interface that is gone: `quinn-udp` knows what to do.
+                        tracing::debug!(%error, "a release time was refused");
+                        state.send(io.into(), transmit)
+                    }
+                    result => result,
+                }
+            }
+            _ => state.send(io.into(), transmit),
+        };
+        io.try_io(Interest::WRITABLE, send)
+    }
+
     /// The same, and the kernel notes when it entered the interface's queue and when it left.
     #[cfg(target_os = "linux")]
-    pub fn try_send_stamped(&mut self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
+    pub fn try_send_stamped(&self, outgoing: &Outgoing, contents: &[u8]) -> io::Result<bool> {
         let asked = error_queue::ask(&self.io, Stamps::QueuedAndLeft);
         let sent = self.try_send(outgoing, contents);
         if asked.is_ok() {
@@ -181,6 +197,12 @@ impl Socket {
     /// something.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_send_ready(cx)
+    }
+
+    /// The same for any number of tasks.
+    #[cfg(feature = "quinn")]
+    pub async fn writable(&self) -> io::Result<()> {
+        self.io.writable().await
     }
 }
 

@@ -127,7 +127,7 @@ impl Shared {
     }
 }
 
-type Factory = Arc<dyn ControllerFactory + Send + Sync>;
+pub(super) type Factory = Arc<dyn ControllerFactory + Send + Sync>;
 
 /// A congestion controller written for `quinn-proto`.
 #[derive(Clone)]

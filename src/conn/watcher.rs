@@ -10,15 +10,18 @@ use std::time::Duration;
 use super::interface::{Outlets, Watch};
 use super::shard::Shard;
 
-/// Looks up where every connection leaves whenever links, routes or queueing disciplines have changed, and when
-/// a peer has moved. Without the system's notices the outlets stay as they are.
-pub(super) async fn watch(shard: Weak<Shard>, outlets: Arc<Outlets>) {
-    if let Err(error) = follow(shard, outlets).await {
+/// Calls `look_up`, which may block, whenever links, routes or queueing disciplines have changed, and when a peer
+/// has moved; until it says that nobody is there any more. Without the system's notices the outlets stay as they are.
+pub(super) async fn watch(outlets: Arc<Outlets>, look_up: impl Fn(&Outlets) -> bool + Send + Sync + 'static) {
+    if let Err(error) = follow(outlets, Arc::new(look_up)).await {
         tracing::debug!(%error, "changes of interfaces are not noticed");
     }
 }
 
-async fn follow(shard: Weak<Shard>, outlets: Arc<Outlets>) -> io::Result<()> {
+async fn follow(
+    outlets: Arc<Outlets>,
+    look_up: Arc<impl Fn(&Outlets) -> bool + Send + Sync + 'static>,
+) -> io::Result<()> {
     let mut notices = Watch::new()?;
     loop {
         let next = next_change(&mut notices, &outlets);
@@ -27,14 +30,28 @@ async fn follow(shard: Weak<Shard>, outlets: Arc<Outlets>) -> io::Result<()> {
         } else {
             next.await?
         };
-        let Some(shard) = shard.upgrade() else { return Ok(()) };
         if change == Change::Anything {
             tokio::time::sleep(SETTLING).await;
             outlets.forget();
         }
-        let outlets = outlets.clone();
-        tokio::task::spawn_blocking(move || look_up_all(&shard, &outlets)).await.map_err(io::Error::other)?;
+        let (outlets, look_up) = (outlets.clone(), look_up.clone());
+        let look_up = tokio::task::spawn_blocking(move || look_up(&outlets));
+        if !look_up.await.map_err(io::Error::other)? {
+            return Ok(());
+        }
     }
+}
+
+/// Looks up where every connection of a shard leaves; whether the shard is there still.
+pub(super) fn look_up_connections(shard: &Weak<Shard>, outlets: &Outlets) -> bool {
+    let Some(shard) = shard.upgrade() else { return false };
+    let connections: Vec<_> = shard.endpoint().connections().cloned().collect();
+    for connection in connections {
+        let remote = connection.lock().core.inner().remote_address();
+        let outlet = outlets.towards(remote);
+        connection.lock().set_outlet(outlet);
+    }
+    true
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,15 +70,6 @@ async fn next_change(notices: &mut Watch, outlets: &Outlets) -> io::Result<Chang
         (Poll::Pending, Poll::Pending) => Poll::Pending,
     })
     .await
-}
-
-fn look_up_all(shard: &Shard, outlets: &Outlets) {
-    let connections: Vec<_> = shard.endpoint().connections().cloned().collect();
-    for connection in connections {
-        let remote = connection.lock().core.inner().remote_address();
-        let outlet = outlets.towards(remote);
-        connection.lock().set_outlet(outlet);
-    }
 }
 
 /// Routing daemons and link flaps change many things within moments; one look at the end is enough.
