@@ -9,7 +9,7 @@
 //!
 //! The two QUIC senders speak to the same stock quinn, which delays its acknowledgements so that a round trip takes
 //! 10 ms. `quinn` runs under our `DropIn` of a fixed rate: its window is rate · srtt, which is the only way to
-//! have quinn's pacer send at a rate. `tokio` sleeps until each datagram's time, and sends what is overdue at once.
+//! have quinn's pacer send at a rate; `quinn, paced` is quinn on our socket (`stock`). `tokio` sleeps until each datagram's time, and sends what is overdue at once.
 //!
 //! Needs root, for the namespaces.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]

@@ -9,6 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use rustls::pki_types::CertificateDer;
 use warprate::cc::{Fixed, PathStart};
 use warprate::conn::DropIn;
+use warprate::stock::Paced;
 use warprate::units::{Bytes, Rate};
 use warprate::{Endpoint, EndpointConfig, Law, TransportConfig, VarInt};
 
@@ -24,18 +25,21 @@ pub const WARM_UP: Duration = Duration::from_secs(1);
 pub enum Sender {
     /// Our endpoint under the law `fixed`.
     Warprate,
+    /// quinn on our paced socket, under the same law.
+    Paced,
     /// Stock quinn under the same law as a window.
     Quinn,
     /// A datagram at a time, each after `sleep_until`.
     Tokio,
 }
 
-pub const SENDERS: [Sender; 3] = [Sender::Warprate, Sender::Quinn, Sender::Tokio];
+pub const SENDERS: [Sender; 4] = [Sender::Warprate, Sender::Paced, Sender::Quinn, Sender::Tokio];
 
 impl Sender {
     pub fn name(self) -> &'static str {
         match self {
             Self::Warprate => "warprate",
+            Self::Paced => "quinn, paced",
             Self::Quinn => "quinn",
             Self::Tokio => "tokio sleeps",
         }
@@ -56,6 +60,7 @@ impl Sender {
             runtime.block_on(async move {
                 match self {
                     Self::Warprate => warprate(rate, time, to, roots).await,
+                    Self::Paced => paced(rate, time, to, roots).await,
                     Self::Quinn => quinn(rate, time, to, roots).await,
                     Self::Tokio => tokio_sleeps(rate, time, to).await,
                 }
@@ -111,15 +116,30 @@ async fn quinn(rate: Rate, time: Duration, to: SocketAddr, roots: Arc<rustls::Ro
     let endpoint = endpoint.expect("an endpoint");
     let mut config = quinn::ClientConfig::with_root_certificates(roots).expect("roots suffice");
     let mut transport = quinn::TransportConfig::default();
-    transport
-        .initial_mtu(u16::try_from(DATAGRAM.get()).expect("a datagram's size"))
-        .send_window(64 << 20)
-        .congestion_controller_factory(Arc::new(DropIn::new(move |_: PathStart| {
-            Fixed::new(rate, Bytes::mb(64))
-        })));
+    set_up(&mut transport);
+    transport.congestion_controller_factory(Arc::new(DropIn::new(move |_: PathStart| {
+        Fixed::new(rate, Bytes::mb(64))
+    })));
     config.transport_config(Arc::new(transport));
-    let connection =
-        endpoint.connect_with(config, to, "localhost").expect("valid").await.expect("a handshake");
+    let connecting = endpoint.connect_with(config, to, "localhost").expect("valid");
+    send(&endpoint, connecting, time).await
+}
+
+async fn paced(rate: Rate, time: Duration, to: SocketAddr, roots: Arc<rustls::RootCertStore>) -> Duration {
+    let law = Law::fixed(rate, Bytes::mb(64));
+    let paced = Paced::new(&EndpointConfig::default(), None, socket(), law).expect("an endpoint");
+    let paced = paced.with_transport(set_up);
+    let config = quinn::ClientConfig::with_root_certificates(roots).expect("roots suffice");
+    let connecting = paced.connect(config, to, "localhost").expect("valid");
+    send(paced.endpoint(), connecting, time).await
+}
+
+fn set_up(transport: &mut quinn::TransportConfig) {
+    transport.initial_mtu(u16::try_from(DATAGRAM.get()).expect("a datagram's size")).send_window(64 << 20);
+}
+
+async fn send(endpoint: &quinn::Endpoint, connecting: quinn::Connecting, time: Duration) -> Duration {
+    let connection = connecting.await.expect("a handshake");
     let mut stream = connection.open_uni().await.expect("a stream");
     let writer = tokio::spawn(async move { while stream.write_chunk(chunk()).await.is_ok() {} });
     let spent = cpu(time).await;

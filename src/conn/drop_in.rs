@@ -66,8 +66,9 @@ pub(super) trait PaceSlot: fmt::Debug + Send + Sync {
     fn anchor(&self) -> Rate;
     /// What is sent next is to leave at `rate`, in bursts of this size.
     fn follow(&self, rate: Rate, burst: Bytes);
-    /// The connection is to be woken then, so that it sends more.
-    fn wake_at(&self, at: Instant);
+    /// The connection is to be woken then, so that it sends more; whether it will be. It is not once it has left
+    /// for a socket of another kind.
+    fn wake_at(&self, at: Instant) -> bool;
 }
 
 impl ControllerFactory for DropIn {
@@ -106,16 +107,21 @@ impl Gate {
         if self.is_open.load(Ordering::Relaxed) {
             return true;
         }
-        match control.release_by_time(self.slot.now()) {
+        let wait = match control.release_by_time(self.slot.now()) {
             Release::Now { bytes } => {
                 self.slot.follow(control.pacing_rate(), bytes);
-                self.is_open.store(true, Ordering::Relaxed);
-                return true;
+                None
             }
-            Release::At(at) => self.slot.wake_at(control.deadline().map_or(at, |until| until.min(at))),
-            Release::OnAck => control.deadline().into_iter().for_each(|until| self.slot.wake_at(until)),
-        }
-        false
+            Release::At(at) => Some(control.deadline().map_or(at, |until| until.min(at))),
+            // An acknowledgement wakes it, too.
+            Release::OnAck => match control.deadline() {
+                None => return false,
+                until => until,
+            },
+        };
+        let is_open = wait.is_none_or(|at| !self.slot.wake_at(at));
+        self.is_open.store(is_open, Ordering::Relaxed);
+        is_open
     }
 }
 
@@ -205,3 +211,84 @@ impl Controller for LawController {
 
 /// Nothing may leave but loss probes, and acknowledgements when nothing else is queued.
 const SHUT: u64 = 1;
+
+#[cfg(all(test, feature = "quinn"))]
+mod tests {
+    use super::*;
+    use crate::cc::Fixed;
+    use crate::test_clock::{ms, t0, us};
+
+    const DATAGRAM: u64 = 1200;
+
+    /// A slot at made-up times.
+    #[derive(Debug)]
+    struct Slot {
+        now: Mutex<Instant>,
+        wake_at: Mutex<Option<Instant>>,
+        is_served: bool,
+    }
+
+    impl PaceSlot for Slot {
+        fn now(&self) -> Instant {
+            *self.now.lock().unwrap()
+        }
+
+        fn anchor(&self) -> Rate {
+            Rate::gbps(1)
+        }
+
+        fn follow(&self, rate: Rate, burst: Bytes) {
+            assert_eq!((rate, burst), (Rate::mbps(1), Bytes::new(DATAGRAM)));
+        }
+
+        fn wake_at(&self, at: Instant) -> bool {
+            *self.wake_at.lock().unwrap() = Some(at);
+            self.is_served
+        }
+    }
+
+    /// A controller with a window of 10 datagrams at 1 Mbit/s, that is 9.6 ms for a datagram.
+    fn controller(is_served: bool) -> (Arc<Slot>, Box<dyn Controller>) {
+        let slot = Arc::new(Slot { now: Mutex::new(t0()), wake_at: Mutex::default(), is_served });
+        let factory = |_: PathStart| Fixed::new(Rate::mbps(1), Bytes::new(10 * DATAGRAM));
+        let drop_in = Arc::new(DropIn::paced(Arc::new(factory), slot.clone()));
+        (slot, drop_in.build(t0(), 1200))
+    }
+
+    #[test]
+    fn there_is_no_window_until_it_is_time_and_the_connection_is_woken_then() {
+        let (slot, mut controller) = controller(true);
+        assert_eq!(controller.window(), 10 * DATAGRAM);
+        controller.on_sent(t0(), DATAGRAM, 0);
+        assert_eq!(controller.window(), SHUT);
+        assert_eq!(*slot.wake_at.lock().unwrap(), Some(t0() + us(9_600)));
+        assert_eq!(
+            controller.metrics().congestion_window,
+            10 * DATAGRAM,
+            "what users are told is the plan's"
+        );
+        *slot.now.lock().unwrap() = t0() + us(9_599);
+        assert_eq!(controller.window(), SHUT);
+        *slot.now.lock().unwrap() = t0() + us(9_600);
+        assert_eq!(controller.window(), 10 * DATAGRAM);
+        assert_eq!(controller.clone_box().window(), 10 * DATAGRAM);
+    }
+
+    #[test]
+    fn quinn_counts_what_is_in_flight() {
+        let (slot, mut controller) = controller(true);
+        // Acknowledgements alone, which the peer never acknowledges.
+        for i in 0..100 {
+            *slot.now.lock().unwrap() = t0() + ms(100 * (i + 1));
+            controller.on_sent(t0() + ms(100 * i), 1000, i);
+        }
+        assert_eq!(controller.window(), 10 * DATAGRAM);
+    }
+
+    #[test]
+    fn a_connection_that_nobody_wakes_is_not_stopped() {
+        let (_, mut controller) = controller(false);
+        controller.on_sent(t0(), DATAGRAM, 0);
+        assert_eq!(controller.window(), 10 * DATAGRAM);
+    }
+}

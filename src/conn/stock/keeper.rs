@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn::udp::{EcnCodepoint, Transmit};
 use rustc_hash::FxHashMap;
@@ -152,30 +152,23 @@ impl Keeper {
             return self.socket.send(batch, self.release_for_stranger(batch.destination));
         };
         let (outlet, rate, burst) = slot.pace();
-        let datagram = batch.segment_size.unwrap_or(batch.contents.len()).max(1);
-        let burst = if rate.is_zero() { batch.contents.len() } else { burst.as_len() / datagram * datagram };
         let now = clock::now();
-        let mut departure = now;
-        for contents in batch.contents.chunks(burst.max(datagram)) {
+        for (wait, contents) in bursts(batch, rate, burst) {
+            let departure = now + wait;
             let segment_size = batch.segment_size.filter(|size| *size < contents.len());
             let transmit = Transmit { contents, segment_size, ..*batch };
-            let sent = match hand_over(&outlet, departure, now) {
-                at if at > now => {
-                    self.hold(at, Held::new(&transmit, departure, outlet));
-                    Ok(())
-                }
-                _ => self.socket.send(&transmit, release(&outlet, departure)),
-            };
-            match sent {
+            let at = hand_over(&outlet, departure, now);
+            if at > now {
+                self.hold(at, Held::new(&transmit, departure, outlet));
+                continue;
+            }
+            match self.socket.send(&transmit, release(&outlet, departure)) {
+                Ok(()) => {}
                 // quinn keeps a batch of which nothing has left.
-                Err(error) if departure == now || error.kind() != io::ErrorKind::WouldBlock => {
+                Err(error) if wait.is_zero() || error.kind() != io::ErrorKind::WouldBlock => {
                     return Err(error);
                 }
                 Err(_) => self.hold(now + FULL_BUFFER, Held::new(&transmit, departure, outlet)),
-                Ok(()) => {}
-            }
-            if !rate.is_zero() {
-                departure += Bytes::of_len(contents.len()) / rate;
             }
         }
         Ok(())
@@ -354,16 +347,19 @@ impl PaceSlot for Slot {
         (state.rate, state.burst) = (rate, burst);
     }
 
-    fn wake_at(&self, at: Instant) {
-        let Some(keeper) = self.keeper.upgrade() else { return };
+    fn wake_at(&self, at: Instant) -> bool {
+        let Some(keeper) = self.keeper.upgrade() else { return false };
+        if !self.state().places.iter().any(|place| place.strong_count() > 0) {
+            return false;
+        }
         let mut due = keeper.due();
         let wake_at = &mut due.slots[self.number].wake_at;
-        if wake_at.is_some_and(|earlier| earlier <= at) {
-            return;
+        if wake_at.is_none_or(|earlier| at < earlier) {
+            *wake_at = Some(at);
+            due.wakes.set(self.number, Some(at));
+            keeper.expect(due, at);
         }
-        *wake_at = Some(at);
-        due.wakes.set(self.number, Some(at));
-        keeper.expect(due, at);
+        true
     }
 }
 
@@ -378,6 +374,22 @@ impl Drop for Slot {
             due.of.remove(&self.remote);
         }
     }
+}
+
+/// A batch in bursts of whole datagrams, and how long each waits for those before it; all at once if there is no pace.
+fn bursts<'a>(
+    batch: &Transmit<'a>,
+    rate: Rate,
+    burst: Bytes,
+) -> impl Iterator<Item = (Duration, &'a [u8])> + use<'a> {
+    let datagram = batch.segment_size.unwrap_or(batch.contents.len()).max(1);
+    let whole = (burst.as_len() / datagram).max(1) * datagram;
+    let size = if rate.is_zero() { batch.contents.len().max(1) } else { whole };
+    let contents = batch.contents.chunks(size);
+    contents.enumerate().map(move |(i, contents)| {
+        let before = Bytes::of_len(i * size);
+        (if before == Bytes::ZERO { Duration::ZERO } else { before / rate }, contents)
+    })
 }
 
 /// When the kernel gets a burst: where it keeps release times, within the lead.
@@ -396,4 +408,37 @@ fn release(outlet: &Outlet, departure: Instant) -> Option<ReleaseTime> {
 /// On a dual-stack socket quinn writes IPv4 addresses as IPv6.
 fn canonical(remote: SocketAddr) -> SocketAddr {
     SocketAddr::new(remote.ip().to_canonical(), remote.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_clock::{t0, us};
+
+    fn split(len: usize, rate: Rate, burst: u64) -> Vec<(Duration, usize)> {
+        let contents = vec![0; len];
+        let destination = "192.0.2.1:1".parse().unwrap();
+        let batch =
+            Transmit { destination, ecn: None, contents: &contents, segment_size: Some(1200), src_ip: None };
+        bursts(&batch, rate, Bytes::new(burst)).map(|(wait, contents)| (wait, contents.len())).collect()
+    }
+
+    #[test]
+    fn a_batch_leaves_in_bursts_of_whole_datagrams_at_the_rate() {
+        // 2400 bytes take 1.92 ms at 10 Mbit/s.
+        let expected = vec![(us(0), 2400), (us(1920), 2400), (us(3840), 700)];
+        assert_eq!(split(5500, Rate::mbps(10), 3000), expected);
+        assert_eq!(split(2000, Rate::mbps(10), 1), vec![(us(0), 1200), (us(960), 800)]);
+        assert_eq!(split(5500, Rate::gbps(1), 31_250), vec![(us(0), 5500)]);
+        assert_eq!(split(5500, Rate::ZERO, 0), vec![(us(0), 5500)], "nobody has a pace yet");
+    }
+
+    #[test]
+    fn the_kernel_gets_a_burst_within_the_lead_and_the_timer_when_it_is_due() {
+        let timer = Outlet::unknown(None);
+        let fq = Outlet { clock: SendClock::Fq, ..timer };
+        assert_eq!(hand_over(&timer, t0() + us(100), t0()), t0() + us(100));
+        assert_eq!(hand_over(&fq, t0() + LEAD, t0()), t0());
+        assert_eq!(hand_over(&fq, t0() + us(5000), t0()), t0() + us(4000));
+    }
 }
