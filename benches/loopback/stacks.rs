@@ -1,12 +1,7 @@
-//! Loopback bulk beside stock `quinn`: one stream, alternating pairs, median ratios of wall time and
-//! CPU seconds.
-//!
-//! `cargo bench --bench loopback [-- --bytes 1000000000 --pairs 9 --json FILE]`
-//!
-//! Both stacks use the same crypto (ring, the first cipher suite that both ends offer), 1452-byte
-//! datagrams, the same flow-control windows and socket buffers, one thread with a current-thread
-//! runtime per end, and the same writing and reading code path: 1 MB chunks in, unordered chunks out.
-#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+//! One transfer over loopback by ours and by stock quinn, with everything equal but the stack: the same crypto (ring,
+//! the first cipher suite that both ends offer), 1452-byte datagrams, the same flow-control windows and socket buffers,
+//! one thread with a current-thread runtime per end, and the same way of writing and reading: 1 MB chunks in, unordered
+//! chunks out.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -22,42 +17,45 @@ use warprate::{Endpoint, EndpointConfig, Law, TransportConfig, VarInt};
 const SOCKET_BUFFER: usize = 2 << 20;
 const STREAM_WINDOW: u32 = 32 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
-const MTU: u16 = 1452;
+pub const MTU: u16 = 1452;
 
 /// Who transfers.
-#[derive(Clone, Copy, PartialEq)]
-enum Stack {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stack {
     Quinn,
-    /// Our driver under quinn's CUBIC, its default.
+    /// Ours as it is: under WarpRATE.
     Ours,
-    /// Our driver under `fixed` at 10 Gbit/s, paced.
-    OursFixed,
+    /// Under `fixed` at 10 Gbit/s: more than a thread sends, so that the pacer works and holds nothing back.
+    Fixed,
+    /// Under `fixed` at 10 Tbit/s: every burst is a full batch, and always due.
+    Unpaced,
 }
 
 impl Stack {
     /// Names the threads, for profilers.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Quinn => "quinn",
-            Self::Ours => "ours",
-            Self::OursFixed => "fixed",
+            Self::Ours => "warprate",
+            Self::Fixed => "fixed",
+            Self::Unpaced => "unpaced",
         }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Cost {
-    wall: Duration,
-    cpu: Duration,
+pub struct Cost {
+    pub wall: Duration,
+    pub cpu: Duration,
 }
 
-struct Certificate {
+pub struct Certificate {
     chain: CertificateDer<'static>,
     key: Vec<u8>,
 }
 
 impl Certificate {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let certified =
             rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a name is valid");
         Self { chain: certified.cert.der().clone(), key: certified.signing_key.serialize_der() }
@@ -74,111 +72,8 @@ impl Certificate {
     }
 }
 
-fn main() {
-    let options = Options::parse();
-    let certificate = Certificate::new();
-    println!(
-        "loopback, {} in one stream, {} alternating pairs, {MTU}-byte datagrams",
-        Size::new(options.bytes),
-        options.pairs
-    );
-    let mut rows = Vec::new();
-    for (name, ours) in
-        [("warprate, WarpRATE", Stack::Ours), ("warprate, fixed at 10 Gbit/s", Stack::OursFixed)]
-    {
-        let pairs: Vec<(Cost, Cost)> = (0..options.pairs)
-            .map(|i| {
-                // Who goes first alternates too.
-                let order = if i % 2 == 0 { [ours, Stack::Quinn] } else { [Stack::Quinn, ours] };
-                let costs = order.map(|stack| transfer(stack, options.bytes, &certificate));
-                let pair = if i % 2 == 0 { (costs[0], costs[1]) } else { (costs[1], costs[0]) };
-                eprintln!("  {name}, pair {}: {}", i + 1, describe(pair));
-                pair
-            })
-            .collect();
-        rows.push(Row::new(name, &pairs, options.bytes));
-    }
-    println!(
-        "{:<30} {:>10} {:>10} {:>12} {:>12}",
-        "", "wall ratio", "CPU ratio", "ours Gbit/s", "quinn Gbit/s"
-    );
-    for row in &rows {
-        println!(
-            "{:<30} {:>10.3} {:>10.3} {:>12.2} {:>12.2}",
-            row.name, row.wall_ratio, row.cpu_ratio, row.ours_gbps, row.quinn_gbps
-        );
-    }
-    if let Some(path) = options.json {
-        let json = serde_json::to_string_pretty(&rows).expect("plain data");
-        std::fs::write(&path, json).unwrap_or_else(|error| panic!("cannot write --json {path}: {error}"));
-    }
-}
-
-struct Options {
-    bytes: u64,
-    pairs: usize,
-    json: Option<String>,
-}
-
-impl Options {
-    fn parse() -> Self {
-        let mut options = Self { bytes: 1_000_000_000, pairs: 9, json: None };
-        let mut args = std::env::args().skip(1);
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
-            match arg.as_str() {
-                "--bytes" => options.bytes = value().parse().expect("--bytes takes a whole number"),
-                "--pairs" => options.pairs = value().parse().expect("--pairs takes a whole number"),
-                "--json" => options.json = Some(value()),
-                // Cargo's own.
-                "--bench" => {}
-                other => panic!("unknown option {other}; known are --bytes, --pairs and --json"),
-            }
-        }
-        options
-    }
-}
-
-#[derive(serde::Serialize)]
-struct Row {
-    name: &'static str,
-    wall_ratio: f64,
-    cpu_ratio: f64,
-    ours_gbps: f64,
-    quinn_gbps: f64,
-}
-
-impl Row {
-    fn new(name: &'static str, pairs: &[(Cost, Cost)], bytes: u64) -> Self {
-        let gbps = |wall: Duration| bytes as f64 * 8e-9 / wall.as_secs_f64();
-        Self {
-            name,
-            wall_ratio: median(pairs, |(ours, quinn)| ours.wall.as_secs_f64() / quinn.wall.as_secs_f64()),
-            cpu_ratio: median(pairs, |(ours, quinn)| ours.cpu.as_secs_f64() / quinn.cpu.as_secs_f64()),
-            ours_gbps: median(pairs, |(ours, _)| gbps(ours.wall)),
-            quinn_gbps: median(pairs, |(_, quinn)| gbps(quinn.wall)),
-        }
-    }
-}
-
-fn median(pairs: &[(Cost, Cost)], figure: impl Fn(&(Cost, Cost)) -> f64) -> f64 {
-    let mut figures: Vec<f64> = pairs.iter().map(figure).collect();
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
-fn describe((ours, quinn): (Cost, Cost)) -> String {
-    format!(
-        "ours {:.2} s ({:.2} s CPU), quinn {:.2} s ({:.2} s CPU)",
-        ours.wall.as_secs_f64(),
-        ours.cpu.as_secs_f64(),
-        quinn.wall.as_secs_f64(),
-        quinn.cpu.as_secs_f64()
-    )
-}
-
 /// Transfers `bytes` from a server thread to a client thread.
-fn transfer(stack: Stack, bytes: u64, certificate: &Certificate) -> Cost {
+pub fn transfer(stack: Stack, bytes: u64, certificate: &Certificate) -> Cost {
     let (address_tx, address_rx) = mpsc::channel();
     std::thread::scope(|scope| {
         let named = |end| std::thread::Builder::new().name(format!("{}-{end}", stack.name()));
@@ -238,9 +133,11 @@ async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address
         warprate::ServerConfig::with_single_cert(vec![certificate.chain.clone()], certificate.key())
             .expect("the key belongs to the certificate");
     config.transport_config(Arc::new(our_transport()));
-    if stack == Stack::OursFixed {
-        config.law(Law::fixed(Rate::gbps(10), Size::mib(16)));
-    }
+    match stack {
+        Stack::Fixed => config.law(Law::fixed(Rate::gbps(10), Size::mib(16))),
+        Stack::Unpaced => config.law(Law::fixed(Rate::gbps(10_000), Size::mib(16))),
+        Stack::Ours | Stack::Quinn => &mut config,
+    };
     let endpoint = our_endpoint(Some(config));
     address.send(endpoint.local_addr().expect("bound")).expect("the client waits");
     let connection = endpoint.accept().await.expect("open").await.expect("a handshake");
@@ -250,9 +147,6 @@ async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address
     }
     stream.finish().expect("open");
     connection.closed().await;
-    if std::env::var_os("LOOPBACK_STATS").is_some() {
-        eprintln!("{:#?}", connection.stats());
-    }
 }
 
 async fn our_client(bytes: u64, certificate: &Certificate, server: SocketAddr) -> Cost {
@@ -286,7 +180,7 @@ fn our_transport() -> TransportConfig {
 
 fn our_endpoint(server: Option<warprate::ServerConfig>) -> Endpoint {
     let mut config = EndpointConfig::default();
-    config.anchor(Rate::gbps(100));
+    config.anchor(Rate::gbps(10_000));
     config.socket_buffer(Size::of_len(SOCKET_BUFFER));
     let socket = UdpSocket::bind(localhost()).expect("a free port");
     Endpoint::new(config, server, socket).expect("an endpoint")
