@@ -77,7 +77,7 @@ pub struct Core {
     /// Departure of the last batch's first datagram.
     departure: Instant,
     /// The send window in force.
-    send_window: Bytes,
+    pub(super) send_window: Bytes,
     /// The datagram polled last; it stays here when it did not fit the batch.
     datagram: Vec<u8>,
     held: Option<Transmit>,

@@ -11,7 +11,8 @@ impl Core {
     /// # Errors
     /// As `quinn-proto`'s stream, which takes nothing while it is blocked.
     pub fn write(&mut self, stream: StreamId, data: &[u8]) -> Result<usize, WriteError> {
-        self.inner().send_stream(stream).write(&data[..data.len().min(LONGEST_PIECE)])
+        let longest = self.longest_piece();
+        self.inner().send_stream(stream).write(&data[..data.len().min(longest)])
     }
 
     /// Writes as much of `chunks` as a stream takes, without copying, and removes it from them; how many of
@@ -21,11 +22,12 @@ impl Core {
     /// # Errors
     /// As `quinn-proto`'s stream, when it took nothing.
     pub fn write_chunks(&mut self, stream: StreamId, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
+        let longest = self.longest_piece();
         let mut stream = self.inner().send_stream(stream);
         let mut total = Written::default();
         for chunk in chunks {
             while !chunk.is_empty() {
-                let piece = chunk.slice(..chunk.len().min(LONGEST_PIECE));
+                let piece = chunk.slice(..chunk.len().min(longest));
                 match stream.write_chunks(&mut [piece]) {
                     Ok(written) => {
                         total.bytes += written.bytes;
@@ -39,7 +41,13 @@ impl Core {
         }
         Ok(total)
     }
+
+    /// A sixteenth of the send window: what is written without copying is released when a whole piece has been
+    /// acknowledged, and for each datagram `quinn-proto` walks all pieces before the one that it is cut from.
+    fn longest_piece(&self) -> usize {
+        (self.send_window.as_len() / 16).max(LEAST_PIECE)
+    }
 }
 
-/// What is written without copying is released in pieces of this size: a sixteenth of the least send window.
-const LONGEST_PIECE: usize = 64 << 10;
+/// A sixteenth of the least send window.
+const LEAST_PIECE: usize = 64 << 10;
