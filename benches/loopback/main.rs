@@ -14,9 +14,9 @@ use warprate::units::Bytes as Size;
 /// Who is put beside whom.
 const PAIRS: [(&str, Stack, &str, Stack); 4] = [
     ("warprate", Stack::Ours, "quinn", Stack::Quinn),
-    ("warprate, fixed at 10 Gbit/s", Stack::Fixed, "quinn", Stack::Quinn),
+    ("warprate, fixed at 40 Gbit/s", Stack::Fixed, "quinn", Stack::Quinn),
     ("warprate", Stack::Ours, "no pacer", Stack::Unpaced),
-    ("warprate, fixed at 10 Gbit/s", Stack::Fixed, "no pacer", Stack::Unpaced),
+    ("warprate, fixed at 40 Gbit/s", Stack::Fixed, "no pacer", Stack::Unpaced),
 ];
 
 fn main() {

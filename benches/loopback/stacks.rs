@@ -25,7 +25,7 @@ pub enum Stack {
     Quinn,
     /// Ours as it is: under WarpRATE.
     Ours,
-    /// Under `fixed` at 10 Gbit/s: more than a thread sends, so that the pacer works and holds nothing back.
+    /// Under `fixed` at 40 Gbit/s: more than a thread sends, so that the pacer works and holds nothing back.
     Fixed,
     /// Under `fixed` at 10 Tbit/s: every burst is a full batch, and always due.
     Unpaced,
@@ -134,7 +134,7 @@ async fn our_server(stack: Stack, bytes: u64, certificate: &Certificate, address
             .expect("the key belongs to the certificate");
     config.transport_config(Arc::new(our_transport()));
     match stack {
-        Stack::Fixed => config.law(Law::fixed(Rate::gbps(10), Size::mib(16))),
+        Stack::Fixed => config.law(Law::fixed(Rate::gbps(40), Size::mib(16))),
         Stack::Unpaced => config.law(Law::fixed(Rate::gbps(10_000), Size::mib(16))),
         Stack::Ours | Stack::Quinn => &mut config,
     };
