@@ -2,6 +2,7 @@
 //! the first cipher suite that both ends offer), 1452-byte datagrams, the same flow-control windows and socket buffers,
 //! one thread with a current-thread runtime per end, and the same way of writing and reading: 1 MB chunks in, unordered
 //! chunks out.
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use warprate::units::{Bytes as Size, Rate};
 use warprate::{Endpoint, EndpointConfig, Law, TransportConfig, VarInt};
 
-const SOCKET_BUFFER: usize = 2 << 20;
-const STREAM_WINDOW: u32 = 32 << 20;
-const CONNECTION_WINDOW: u32 = 64 << 20;
+pub const SOCKET_BUFFER: usize = 2 << 20;
+pub const STREAM_WINDOW: u32 = 32 << 20;
+pub const CONNECTION_WINDOW: u32 = 64 << 20;
 pub const MTU: u16 = 1452;
 
 /// Who transfers.
@@ -50,22 +51,34 @@ pub struct Cost {
 }
 
 pub struct Certificate {
-    chain: CertificateDer<'static>,
+    pub chain: CertificateDer<'static>,
     key: Vec<u8>,
+    chain_pem: String,
+    key_pem: String,
 }
 
 impl Certificate {
     pub fn new() -> Self {
         let certified =
             rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a name is valid");
-        Self { chain: certified.cert.der().clone(), key: certified.signing_key.serialize_der() }
+        Self {
+            chain: certified.cert.der().clone(),
+            key: certified.signing_key.serialize_der(),
+            chain_pem: certified.cert.pem(),
+            key_pem: certified.signing_key.serialize_pem(),
+        }
     }
 
-    fn key(&self) -> PrivateKeyDer<'static> {
+    pub fn key(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.key.clone()).into()
     }
 
-    fn roots(&self) -> Arc<rustls::RootCertStore> {
+    /// For libraries that read files.
+    pub fn pem(&self) -> (String, String) {
+        (self.chain_pem.clone(), self.key_pem.clone())
+    }
+
+    pub fn roots(&self) -> Arc<rustls::RootCertStore> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.chain.clone()).expect("the certificate was just made");
         Arc::new(roots)
@@ -74,28 +87,38 @@ impl Certificate {
 
 /// Transfers `bytes` from a server thread to a client thread.
 pub fn transfer(stack: Stack, bytes: u64, certificate: &Certificate) -> Cost {
-    let (address_tx, address_rx) = mpsc::channel();
+    if stack == Stack::Quinn {
+        return between_threads(
+            stack.name(),
+            |address| quinn_server(bytes, certificate, address),
+            |address| quinn_client(bytes, certificate, address),
+        );
+    }
+    between_threads(
+        stack.name(),
+        |address| our_server(stack, bytes, certificate, address),
+        |address| our_client(bytes, certificate, address),
+    )
+}
+
+/// Runs a server, which tells its address, and a client, which measures, in a thread each.
+pub fn between_threads<S, C>(
+    name: &str,
+    serve: impl FnOnce(mpsc::Sender<SocketAddr>) -> S + Send,
+    download: impl FnOnce(SocketAddr) -> C + Send,
+) -> Cost
+where
+    S: Future<Output = ()>,
+    C: Future<Output = Cost>,
+{
+    let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        let named = |end| std::thread::Builder::new().name(format!("{}-{end}", stack.name()));
-        let serve = move || {
-            runtime().block_on(async move {
-                match stack {
-                    Stack::Quinn => quinn_server(bytes, certificate, address_tx).await,
-                    _ => our_server(stack, bytes, certificate, address_tx).await,
-                }
-            });
-        };
-        named("send").spawn_scoped(scope, serve).expect("a thread starts");
-        let address = address_rx.recv().expect("the server is listening");
-        let download = move || {
-            runtime().block_on(async move {
-                match stack {
-                    Stack::Quinn => quinn_client(bytes, certificate, address).await,
-                    _ => our_client(bytes, certificate, address).await,
-                }
-            })
-        };
-        let client = named("recv").spawn_scoped(scope, download).expect("a thread starts");
+        let named = |end| std::thread::Builder::new().name(format!("{name}-{end}"));
+        let server = move || runtime().block_on(serve(tell));
+        named("send").spawn_scoped(scope, server).expect("a thread starts");
+        let address = told.recv().expect("the server is listening");
+        let client = move || runtime().block_on(download(address));
+        let client = named("recv").spawn_scoped(scope, client).expect("a thread starts");
         client.join().expect("the client does not panic")
     })
 }
@@ -109,12 +132,12 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
 }
 
-fn meter() -> impl FnOnce() -> Cost {
+pub fn meter() -> impl FnOnce() -> Cost {
     let (wall, before) = (Instant::now(), cpu());
     move || Cost { wall: wall.elapsed(), cpu: cpu() - before }
 }
 
-fn chunks(bytes: u64) -> impl Iterator<Item = Bytes> {
+pub fn chunks(bytes: u64) -> impl Iterator<Item = Bytes> {
     let chunk = Bytes::from(vec![7; 1 << 20]);
     let mut left = bytes;
     std::iter::from_fn(move || {
@@ -124,7 +147,7 @@ fn chunks(bytes: u64) -> impl Iterator<Item = Bytes> {
     })
 }
 
-fn localhost() -> SocketAddr {
+pub fn localhost() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
@@ -231,12 +254,16 @@ fn quinn_transport() -> Arc<quinn::TransportConfig> {
     Arc::new(transport)
 }
 
+/// The system may grant less, to all stacks alike.
+pub fn ask_buffers(socket: &UdpSocket) {
+    let state = quinn_udp::UdpSocketState::new(socket.into()).expect("a UDP socket");
+    let _ = state.set_send_buffer_size(socket.into(), SOCKET_BUFFER);
+    let _ = state.set_recv_buffer_size(socket.into(), SOCKET_BUFFER);
+}
+
 fn quinn_endpoint(server: Option<quinn::ServerConfig>) -> quinn::Endpoint {
     let socket = UdpSocket::bind(localhost()).expect("a free port");
-    let state = quinn_udp::UdpSocketState::new((&socket).into()).expect("a UDP socket");
-    // The system may grant less, to both stacks alike.
-    let _ = state.set_send_buffer_size((&socket).into(), SOCKET_BUFFER);
-    let _ = state.set_recv_buffer_size((&socket).into(), SOCKET_BUFFER);
+    ask_buffers(&socket);
     quinn::Endpoint::new(quinn::EndpointConfig::default(), server, socket, Arc::new(quinn::TokioRuntime))
         .expect("an endpoint")
 }
