@@ -66,9 +66,10 @@ pub(super) trait PaceSlot: fmt::Debug + Send + Sync {
     fn anchor(&self) -> Rate;
     /// What is sent next is to leave at `rate`, in bursts of this size.
     fn follow(&self, rate: Rate, burst: Bytes);
-    /// The connection is to be woken then, so that it sends more; whether it will be. It is not once it has left
-    /// for a socket of another kind.
-    fn wake_at(&self, at: Instant) -> bool;
+    /// Whether the connection can be woken. It cannot once it has left for a socket of another kind.
+    fn is_served(&self) -> bool;
+    /// The connection is to be woken then, so that it sends more.
+    fn wake_at(&self, at: Instant);
 }
 
 impl ControllerFactory for DropIn {
@@ -107,21 +108,17 @@ impl Gate {
         if self.is_open.load(Ordering::Relaxed) {
             return true;
         }
-        let wait = match control.release_by_time(self.slot.now()) {
+        match control.release_by_time(self.slot.now()) {
             Release::Now { bytes } => {
                 self.slot.follow(control.pacing_rate(), bytes);
-                None
+                self.is_open.store(true, Ordering::Relaxed);
+                return true;
             }
-            Release::At(at) => Some(control.deadline().map_or(at, |until| until.min(at))),
+            Release::At(at) => self.slot.wake_at(control.deadline().map_or(at, |until| until.min(at))),
             // An acknowledgement wakes it, too.
-            Release::OnAck => match control.deadline() {
-                None => return false,
-                until => until,
-            },
-        };
-        let is_open = wait.is_none_or(|at| !self.slot.wake_at(at));
-        self.is_open.store(is_open, Ordering::Relaxed);
-        is_open
+            Release::OnAck => control.deadline().into_iter().for_each(|until| self.slot.wake_at(until)),
+        }
+        false
     }
 }
 
@@ -172,17 +169,16 @@ impl Controller for LawController {
 
     fn window(&self) -> u64 {
         let mut control = self.control();
+        let gate = self.gate.as_ref().filter(|gate| gate.slot.is_served());
+        if gate.is_some_and(|gate| !gate.open(&mut control)) {
+            return SHUT;
+        }
         let plan = control.plan();
-        let least = control.datagram().times(2);
-        let window = match &self.gate {
-            Some(gate) if gate.open(&mut control) => plan.window,
-            Some(_) => return SHUT,
-            None => match control.ledger().rtt() {
-                Some(rtt) => plan.window.min(plan.rate * rtt.smoothed),
-                None => plan.window,
-            },
+        let window = match (gate, control.ledger().rtt()) {
+            (None, Some(rtt)) => plan.window.min(plan.rate * rtt.smoothed),
+            _ => plan.window,
         };
-        window.max(least).get()
+        window.max(control.datagram().times(2)).get()
     }
 
     fn metrics(&self) -> ControllerMetrics {
@@ -241,9 +237,12 @@ mod tests {
             assert_eq!((rate, burst), (Rate::mbps(1), Bytes::new(DATAGRAM)));
         }
 
-        fn wake_at(&self, at: Instant) -> bool {
-            *self.wake_at.lock().unwrap() = Some(at);
+        fn is_served(&self) -> bool {
             self.is_served
+        }
+
+        fn wake_at(&self, at: Instant) {
+            *self.wake_at.lock().unwrap() = Some(at);
         }
     }
 
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_nobody_wakes_is_not_stopped() {
+    fn a_connection_that_nobody_wakes_has_its_window_as_without_a_socket_of_ours() {
         let (_, mut controller) = controller(false);
         controller.on_sent(t0(), DATAGRAM, 0);
         assert_eq!(controller.window(), 10 * DATAGRAM);

@@ -347,11 +347,14 @@ impl PaceSlot for Slot {
         (state.rate, state.burst) = (rate, burst);
     }
 
-    fn wake_at(&self, at: Instant) -> bool {
-        let Some(keeper) = self.keeper.upgrade() else { return false };
-        if !self.state().places.iter().any(|place| place.strong_count() > 0) {
-            return false;
-        }
+    fn is_served(&self) -> bool {
+        let places = &self.state().places;
+        // Before its first datagram nobody is known.
+        places.is_empty() || places.iter().any(|place| place.strong_count() > 0)
+    }
+
+    fn wake_at(&self, at: Instant) {
+        let Some(keeper) = self.keeper.upgrade() else { return };
         let mut due = keeper.due();
         let wake_at = &mut due.slots[self.number].wake_at;
         if wake_at.is_none_or(|earlier| at < earlier) {
@@ -359,7 +362,6 @@ impl PaceSlot for Slot {
             due.wakes.set(self.number, Some(at));
             keeper.expect(due, at);
         }
-        true
     }
 }
 
