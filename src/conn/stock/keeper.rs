@@ -121,13 +121,17 @@ impl Keeper {
     /// The slot of a peer, which lives as long as its connections' controllers do.
     pub fn slot(self: &Arc<Self>, remote: SocketAddr) -> Arc<Slot> {
         let remote = canonical(remote);
-        if let Some(slot) = self.known(remote) {
+        if let Some(slot) = self.due().known(remote) {
             return slot;
         }
         let outlet = self.outlets.towards(remote);
         let (rate, burst, places) = (Rate::ZERO, Bytes::ZERO, Vec::new());
         let state = Mutex::new(SlotState { outlet, rate, burst, places });
         let mut due = self.due();
+        if let Some(slot) = due.known(remote) {
+            // Another thread was faster.
+            return slot;
+        }
         let number = due.free.pop().unwrap_or(due.slots.len());
         let slot = Arc::new(Slot { number, remote, keeper: Arc::downgrade(self), state });
         let entry = Entry { slot: Arc::downgrade(&slot), wake_at: None };
@@ -138,12 +142,6 @@ impl Keeper {
         }
         due.of.insert(remote, number);
         slot
-    }
-
-    fn known(&self, remote: SocketAddr) -> Option<Arc<Slot>> {
-        let due = self.due();
-        let slot = due.of.get(&remote)?;
-        due.slots[*slot].slot.upgrade()
     }
 
     /// Sends a batch: its first burst at once, the others when their time comes.
@@ -179,7 +177,7 @@ impl Keeper {
         if let Some(slot) = sender.slot.get() {
             return slot.upgrade();
         }
-        let slot = self.known(canonical(destination))?;
+        let slot = self.due().known(canonical(destination))?;
         sender.slot.get_or_init(|| Arc::downgrade(&slot));
         slot.join(sender);
         Some(slot)
@@ -266,6 +264,10 @@ async fn keep(keeper: Weak<Keeper>, sooner: Arc<Notify>, mut alarm: Alarm) {
 }
 
 impl Due {
+    fn known(&self, remote: SocketAddr) -> Option<Arc<Slot>> {
+        self.of.get(&remote).and_then(|number| self.slots[*number].slot.upgrade())
+    }
+
     /// What is due now. (Slots are not upgraded here: the last of one takes our lock when it goes.)
     fn take(&mut self, now: Instant) -> (Vec<Weak<Slot>>, Vec<Held>) {
         let mut slots = Vec::new();
