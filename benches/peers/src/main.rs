@@ -14,6 +14,8 @@ mod s2n;
 mod stacks;
 mod tcp;
 
+use std::panic::catch_unwind;
+
 use clap::{Parser, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use stacks::{Certificate, Cost, Stack, transfer};
@@ -68,33 +70,39 @@ fn main() {
     let options = Options::parse();
     let certificate = Certificate::new();
     let peers = options.only.unwrap_or_else(|| Peer::value_variants().to_vec());
-    let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); peers.len()];
+    let mut costs: Vec<Vec<Option<Cost>>> = vec![Vec::new(); peers.len()];
     for round in 0..options.rounds {
         for i in 0..peers.len() {
             let i = (i + round) % peers.len();
-            let cost = peers[i].transfer(options.bytes, &certificate);
-            eprintln!("  round {}, {}: {:.2?}, {:.2?} CPU", round + 1, peers[i].name(), cost.wall, cost.cpu);
+            // A stack that gives a transfer up has said why.
+            let cost = catch_unwind(|| peers[i].transfer(options.bytes, &certificate)).ok();
+            let told = cost.map(|cost| format!("{:.2?}, {:.2?} CPU", cost.wall, cost.cpu));
+            eprintln!("  round {}, {}: {}", round + 1, peers[i].name(), told.as_deref().unwrap_or("failed"));
             costs[i].push(cost);
         }
     }
     let quinn = peers.iter().position(|peer| *peer == Peer::Quinn);
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["stack", "Gbit/s", "CPU s/GB", "wall / quinn's", "CPU / quinn's"]);
+    table.set_header(["stack", "Gbit/s", "CPU s/GB", "wall / quinn's", "CPU / quinn's", "failed"]);
     for (peer, own) in peers.iter().zip(&costs) {
         let ratio = |figure: fn(&Cost) -> f64| {
             let Some(quinn) = quinn else { return String::new() };
-            let pairs = own.iter().zip(&costs[quinn]);
+            let pairs = own
+                .iter()
+                .zip(&costs[quinn])
+                .filter_map(|(own, quinn)| Some((own.as_ref()?, quinn.as_ref()?)));
             format!("{:.3}", median(pairs.map(|(own, quinn)| figure(own) / figure(quinn))))
         };
-        let wall = median(own.iter().map(|cost| cost.wall.as_secs_f64()));
-        let cpu = median(own.iter().map(|cost| cost.cpu.as_secs_f64()));
+        let wall = median(own.iter().flatten().map(|cost| cost.wall.as_secs_f64()));
+        let cpu = median(own.iter().flatten().map(|cost| cost.cpu.as_secs_f64()));
         table.add_row([
             peer.name().to_owned(),
             format!("{:.2}", options.bytes as f64 * 8e-9 / wall),
             format!("{:.2}", cpu / (options.bytes as f64 / 1e9)),
             ratio(|cost| cost.wall.as_secs_f64()),
             ratio(|cost| cost.cpu.as_secs_f64()),
+            format!("{} of {}", own.iter().filter(|cost| cost.is_none()).count(), options.rounds),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {
@@ -106,5 +114,5 @@ fn main() {
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use crate::stacks::{
-    CONNECTION_WINDOW, Certificate, Cost, MTU, STREAM_WINDOW, ask_buffers, between_threads, chunks, localhost,
-    meter,
+    CONNECTION_WINDOW, Certificate, Cost, MTU, STREAM_WINDOW, ask_buffers, between_threads, chunks,
+    localhost, meter,
 };
 
 pub fn transfer(bytes: u64, certificate: &Certificate) -> Cost {

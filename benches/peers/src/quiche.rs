@@ -15,8 +15,8 @@ use tokio_quiche::socket::Socket;
 use tokio_quiche::{ApplicationOverQuic, ConnectionParams, QuicResult, listen};
 
 use crate::stacks::{
-    CONNECTION_WINDOW, Certificate, Cost, MTU, STREAM_WINDOW, ask_buffers, between_threads, chunks, localhost,
-    meter,
+    CONNECTION_WINDOW, Certificate, Cost, MTU, STREAM_WINDOW, ask_buffers, between_threads, chunks,
+    localhost, meter,
 };
 
 pub fn transfer(bytes: u64, certificate: &Certificate) -> Cost {
@@ -56,7 +56,8 @@ async fn download(bytes: u64, server: SocketAddr) -> Cost {
     let params = ConnectionParams::new_client(settings(), None, Hooks::default());
     let (tell, told) = oneshot::channel();
     let receiving = Receiving { received: 0, buffer: vec![0; 1 << 20], done: Some(tell) };
-    let connection = connect_with_config(socket, Some("localhost"), &params, receiving).await.expect("a handshake");
+    let connection =
+        connect_with_config(socket, Some("localhost"), &params, receiving).await.expect("a handshake");
     let stop = meter();
     let received = told.await.expect("the whole stream");
     let cost = stop();

@@ -77,7 +77,7 @@ fn limits() -> Limits {
     Limits::new()
         .with_data_window(CONNECTION_WINDOW.into())
         .expect(fits)
-        .with_unidirectional_remote_data_window(STREAM_WINDOW.into())
+        .with_unidirectional_data_window(STREAM_WINDOW.into())
         .expect(fits)
         .with_max_send_buffer_size(STREAM_WINDOW)
         .expect(fits)

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use rustls::crypto::ring;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -19,7 +20,9 @@ pub fn transfer(bytes: u64, certificate: &Certificate) -> Cost {
 }
 
 async fn serve(bytes: u64, certificate: &Certificate, address: mpsc::Sender<SocketAddr>) {
-    let config = rustls::ServerConfig::builder()
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has TLS 1.3")
         .with_no_client_auth()
         .with_single_cert(vec![certificate.chain.clone()], certificate.key())
         .expect("the key belongs to the certificate");
@@ -34,8 +37,11 @@ async fn serve(bytes: u64, certificate: &Certificate, address: mpsc::Sender<Sock
 }
 
 async fn download(bytes: u64, certificate: &Certificate, server: SocketAddr) -> Cost {
-    let config =
-        rustls::ClientConfig::builder().with_root_certificates(certificate.roots()).with_no_client_auth();
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has TLS 1.3")
+        .with_root_certificates(certificate.roots())
+        .with_no_client_auth();
     let stream = TcpStream::connect(server).await.expect("the server listens");
     let name = "localhost".try_into().expect("a name");
     let connector = TlsConnector::from(Arc::new(config));
