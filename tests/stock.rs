@@ -98,6 +98,27 @@ async fn connections_to_one_peer_share_a_slot_and_all_go_on() {
     client.endpoint().wait_idle().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_crowd_is_served_by_many_threads() {
+    let (server_config, client_config) = configs();
+    let law = Law::warprate(1);
+    let server = echo(server_config, LOCALHOST, law.clone());
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let client = Arc::new(Paced::client(LOCALHOST, law.clone()).unwrap());
+        for _ in 0..4 {
+            let (client, config) = (client.clone(), client_config.clone());
+            asking.spawn(async move {
+                let connection = client.connect(config, server, "localhost").unwrap().await.unwrap();
+                for len in [1, 1000, 300_000] {
+                    ask(&connection, len).await;
+                }
+            });
+        }
+    }
+    asking.join_all().await;
+}
+
 #[tokio::test]
 async fn a_dual_stack_socket_paces_ipv4_peers() {
     let (server_config, client_config) = configs();
