@@ -436,17 +436,12 @@ impl Core {
     fn read_log(&mut self, now: Instant) -> bool {
         let mut log = std::mem::take(&mut self.log);
         self.tap.drain(&mut log);
-        let mut has_departed = false;
         for entry in &log {
             match *entry {
                 Entry::PathOpened { path, from } => self.open_path(now, path, from),
                 // Packets of earlier paths are not on the present path's books.
                 Entry::AckRange { first, last } => {
                     self.control.on_feedback(&Feedback::AckRange { now, first, last });
-                }
-                Entry::Polled { path } => {
-                    self.restore_path(now, path);
-                    has_departed = true;
                 }
                 Entry::Feedback { path, feedback } => {
                     self.restore_path(now, path);
@@ -461,7 +456,10 @@ impl Core {
             }
         }
         self.log = log;
-        has_departed
+        // That was the last thing of all.
+        let polled = self.tap.take_polled();
+        polled.into_iter().for_each(|path| self.restore_path(now, path));
+        polled.is_some()
     }
 
     /// The connection moves to another path. A rebinding within one address keeps the law, as the

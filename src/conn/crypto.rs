@@ -147,9 +147,10 @@ struct TappedKey {
 
 impl TappedKey {
     fn note_ack(&self, payload: &[u8]) {
-        let mut log = self.shared.lock();
-        let ce_count = read_ack(payload, |first, last| {
-            log.push(Entry::AckRange { first: PacketNumber(first), last: PacketNumber(last) });
+        let ce_count = self.shared.append(|log| {
+            read_ack(payload, |first, last| {
+                log.push(Entry::AckRange { first: PacketNumber(first), last: PacketNumber(last) });
+            })
         });
         if let Some(count) = ce_count {
             self.shared.set_ce_count(count);

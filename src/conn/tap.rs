@@ -34,8 +34,6 @@ pub(super) enum Entry {
     PathOpened { path: PathId, from: Option<PathId> },
     /// An ACK frame was opened, which names these packets; what it changes follows.
     AckRange { first: PacketNumber, last: PacketNumber },
-    /// The datagram being polled carries data of this path.
-    Polled { path: PathId },
     /// Something became of earlier packets.
     Feedback { path: PathId, feedback: Feedback },
 }
@@ -45,7 +43,11 @@ pub(super) enum Entry {
 pub(super) struct Shared {
     is_open: AtomicBool,
     log: Mutex<Vec<Entry>>,
+    /// Most datagrams that are polled leave nothing in the log, which is then not locked.
+    has_entries: AtomicBool,
     paths: AtomicU64,
+    /// The path that the datagram polled last carries data of, or `NONE` since it was taken.
+    polled: AtomicU64,
     /// Number of the 1-RTT packet sealed last, or `NONE` since it was taken.
     sealed: AtomicU64,
     /// The peer's newest count of congestion-experienced packets, and what it was at the last mark.
@@ -62,7 +64,9 @@ impl Shared {
         Arc::new(Self {
             is_open: AtomicBool::new(true),
             log: Mutex::default(),
+            has_entries: AtomicBool::new(false),
             paths: AtomicU64::new(0),
+            polled: AtomicU64::new(NONE),
             sealed: AtomicU64::new(NONE),
             ce_count: AtomicU64::new(0),
             ce_count_at_mark: AtomicU64::new(0),
@@ -85,7 +89,17 @@ impl Shared {
     /// Swaps the log's lines for the cleared `into`.
     pub fn drain(&self, into: &mut Vec<Entry>) {
         into.clear();
-        std::mem::swap(&mut *self.lock(), into);
+        if self.has_entries.load(Ordering::Relaxed) {
+            std::mem::swap(&mut *self.lock(), into);
+            self.has_entries.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The path that the datagram just polled carries data of, if it does.
+    pub fn take_polled(&self) -> Option<PathId> {
+        let path = self.polled.load(Ordering::Relaxed);
+        self.polled.store(NONE, Ordering::Relaxed);
+        (path != NONE).then_some(PathId(path))
     }
 
     /// Notes a 1-RTT packet that is being sealed.
@@ -101,11 +115,16 @@ impl Shared {
     }
 
     fn push(&self, entry: Entry) {
-        self.lock().push(entry);
+        self.append(|log| log.push(entry));
     }
 
-    /// The log, for several lines at once.
-    pub fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    /// Lets `append` write several lines at once.
+    pub fn append<T>(&self, append: impl FnOnce(&mut Vec<Entry>) -> T) -> T {
+        self.has_entries.store(true, Ordering::Relaxed);
+        append(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -205,7 +224,7 @@ impl Tap {
 
 impl Controller for Tap {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        self.shared.push(Entry::Polled { path: self.path });
+        self.shared.polled.store(self.path.0, Ordering::Relaxed);
         if let Some(foreign) = &mut self.foreign {
             foreign.on_sent(now, bytes, last_packet_number);
         }
@@ -280,7 +299,7 @@ const OPEN: u64 = 1 << 32;
 /// Only loss probes and pure acknowledgements leave.
 const SHUT: u64 = 1;
 
-/// No packet number: those are below 2⁶² (RFC 9000 §12.3).
+/// No packet number, which are below 2⁶² (RFC 9000 §12.3), and no path.
 const NONE: u64 = u64::MAX;
 
 /// RFC 9002 §7.7: pace at N · window / srtt, N = 1.25.
