@@ -525,8 +525,8 @@ impl Drop for Driver {
         let connections = {
             let mut endpoint = self.shard.endpoint();
             endpoint.is_dead = true;
-            while let Some((incoming, _)) = endpoint.incoming.pop_front() {
-                endpoint.proto.ignore(incoming);
+            while let Some(waiting) = endpoint.incoming.pop_front() {
+                endpoint.proto.ignore(waiting.incoming);
             }
             endpoint.wake_waiting();
             std::mem::take(&mut endpoint.connections)
