@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use quinn_proto::{TransportErrorCode, VarInt};
-use warprate::conn::{ClientHandshake, Law};
+use warprate::conn::Law;
 
 use super::null_crypto::{NullClient, NullServer};
 use crate::common::pair::{Pair, ms, setup};
-use crate::common::tls;
+use crate::common::tls_made_once;
 
 /// A frame: its type, its fields, and bytes that follow them as they are.
 pub type Frame = (u8, Vec<u64>, Vec<u8>);
@@ -47,10 +47,10 @@ pub fn payload(packet: &[Frame]) -> Vec<u8> {
 
 /// A pair whose packets are not encrypted, with the handshake over.
 pub fn bare_pair(server: Law) -> Pair {
-    let (mut config, mut handshake): (_, ClientHandshake) = tls();
+    let (mut config, mut handshake) = tls_made_once().clone();
     config.crypto = Arc::new(NullServer(config.crypto));
     handshake.crypto = Arc::new(NullClient(handshake.crypto));
-    let mut pair = Pair::connected_with(&(config, handshake), ms(5), setup(Law::default()), setup(server));
+    let mut pair = Pair::connected_with(&(config, handshake), ms(5), setup(Law::warprate(1)), setup(server));
     pair.run(ms(200));
     pair.departures.clear();
     pair.client.is_forged = true;
@@ -94,7 +94,7 @@ const TAG_LEN: usize = 16;
 ///
 /// The connection ends with an error, or goes on; in the end it is idle and over.
 pub fn meet(packets: &[Packet]) {
-    let mut pair = bare_pair(Law::default());
+    let mut pair = bare_pair(Law::warprate(1));
     let forged = forge(&mut pair);
     pair.download(50_000);
     for packet in packets {

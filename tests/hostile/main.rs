@@ -4,8 +4,12 @@
 mod common;
 
 mod acks;
+mod crowd;
+mod door;
 mod established;
 mod feedback;
+mod floods;
+mod hoard;
 #[path = "../../sim/src/host/null_crypto.rs"]
 mod null_crypto;
 mod strangers;
