@@ -10,4 +10,4 @@ mod established;
 #[path = "../../sim/src/host/null_crypto.rs"]
 mod null_crypto;
 
-fuzz_target!(|packets: Vec<established::Packet>| established::meet(&packets));
+fuzz_target!(|bytes: &[u8]| established::meet(&established::payloads(bytes)));

@@ -203,9 +203,10 @@ impl Driver {
         let messages = self.inbox.space.chunks_exact(LARGEST_MESSAGE).zip(&self.inbox.meta).take(received);
         for (message, meta) in messages {
             self.sizing.on_received(Bytes::of_len(meta.len));
-            let mut message = BytesMut::from(&message[..meta.len]);
-            while !message.is_empty() {
-                let datagram = message.split_to(meta.stride.clamp(1, message.len()));
+            // Each has a buffer of its own: what is kept of one, by a client that waits or in a stream with a gap,
+            // would otherwise keep all that the system handed over with it.
+            for datagram in message[..meta.len].chunks(meta.stride.max(1)) {
+                let datagram = BytesMut::from(datagram);
                 let mut response = Vec::new();
                 let event = endpoint.proto.handle(
                     now,

@@ -11,6 +11,18 @@ use super::door::DoorLimits;
 use crate::units::Bytes;
 
 /// How a server's connections begin and behave.
+///
+/// # What strangers may cost
+/// | what | at most | of which there are at most |
+/// |---|---|---|
+/// | a client that waits to be accepted | 8 KiB, and what it has sent | [`max_handshakes`](Self::max_handshakes), [`max_incoming`](Self::max_incoming) |
+/// | what those have sent | [`incoming_buffer_size`](Self::incoming_buffer_size) each | [`incoming_buffer_size_total`](Self::incoming_buffer_size_total) in all |
+/// | a client that is accepted and not connected | 64 KiB, for 30 s | [`max_handshakes`](Self::max_handshakes) |
+/// | a client whose address may be made up | the same | [`max_unvalidated_handshakes`](Self::max_unvalidated_handshakes) |
+/// | an answer that waits to be sent | 2 KiB | 1024 |
+///
+/// With the defaults these are 64 MB for clients who may be anywhere, and 640 MB for ten thousand that really are
+/// where they say. What a connected one may cost, [`TransportConfig`] tells.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// Windows, timeouts and limits.

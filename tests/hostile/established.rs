@@ -18,9 +18,6 @@ use crate::common::tls_made_once;
 /// A frame: its type, its fields, and bytes that follow them as they are.
 pub type Frame = (u8, Vec<u64>, Vec<u8>);
 
-/// What one packet says.
-pub type Packet = Vec<Frame>;
-
 /// RFC 9000 §16, in the fewest bytes.
 pub fn varint(into: &mut Vec<u8>, value: u64) {
     let value = value.min(VarInt::MAX.into_inner());
@@ -32,17 +29,26 @@ pub fn varint(into: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// As they stand in a packet, as far as one holds them.
-pub fn payload(packet: &[Frame]) -> Vec<u8> {
+/// Frames as they stand in a packet.
+pub fn payload(frames: &[Frame]) -> Vec<u8> {
     let mut payload = Vec::new();
-    for (kind, fields, tail) in packet {
+    for (kind, fields, tail) in frames {
         varint(&mut payload, (*kind).into());
         fields.iter().for_each(|field| varint(&mut payload, *field));
         payload.extend(tail);
     }
-    // No packet is empty (RFC 9000 §12.4), and a longer one does not fit a datagram.
-    payload.resize(payload.len().clamp(1, 1_400), 0);
     payload
+}
+
+/// What a sequence of bytes says in packets: each begins with its length.
+pub fn payloads(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut payloads = vec![];
+    while let Some((len, rest)) = bytes.split_first() {
+        let (payload, rest) = rest.split_at(rest.len().min((*len).into()));
+        payloads.push(payload.to_vec());
+        bytes = rest;
+    }
+    payloads
 }
 
 /// A pair whose packets are not encrypted, with the handshake over.
@@ -80,7 +86,7 @@ fn say(datagram: &mut Vec<u8>, payload: &[u8]) {
     let header_len = 1 + CID_LEN + number_len;
     let tag = datagram.split_off(datagram.len() - TAG_LEN);
     datagram.truncate(header_len);
-    datagram.extend(payload);
+    datagram.extend(&payload[..payload.len().min(LONGEST)]);
     datagram.extend(tag);
 }
 
@@ -90,15 +96,18 @@ const CID_LEN: usize = 8;
 /// The null cipher's.
 const TAG_LEN: usize = 16;
 
-/// Lets the client say all that to a server which sends it 50 KB.
+/// A longer one does not fit a datagram.
+const LONGEST: usize = 1_400;
+
+/// Lets the client say all that, one packet after the other, to a server which sends it 50 KB.
 ///
 /// The connection ends with an error, or goes on; in the end it is idle and over.
-pub fn meet(packets: &[Packet]) {
+pub fn meet(payloads: &[Vec<u8>]) {
     let mut pair = bare_pair(Law::warprate(1));
     let forged = forge(&mut pair);
     pair.download(50_000);
-    for packet in packets {
-        forged.borrow_mut().push_back(payload(packet));
+    for payload in payloads {
+        forged.borrow_mut().push_back(payload.clone());
         pair.client.core().inner().ping();
         pair.run(ms(2));
     }
