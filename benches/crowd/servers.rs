@@ -17,19 +17,32 @@ use super::clients::Crowd;
 pub enum Stack {
     /// With its default, WarpRATE.
     Warprate,
-    /// With CUBIC, as quinn's default is.
+    /// With CUBIC and HyStart++, which is what its standard says.
     WarprateCubic,
+    /// With quinn's own CUBIC: the rest makes the difference.
+    WarprateQuinnCubic,
     Quinn,
 }
 
 impl Stack {
-    pub const ALL: [Self; 3] = [Self::Warprate, Self::WarprateCubic, Self::Quinn];
+    pub const ALL: [Self; 4] = [Self::Warprate, Self::WarprateCubic, Self::WarprateQuinnCubic, Self::Quinn];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Warprate => "warprate",
             Self::WarprateCubic => "warprate, CUBIC",
+            Self::WarprateQuinnCubic => "warprate, quinn's CUBIC",
             Self::Quinn => "quinn",
+        }
+    }
+
+    /// If it is ours.
+    fn law(self) -> Option<Law> {
+        match self {
+            Self::Warprate => Some(Law::default()),
+            Self::WarprateCubic => Some(Law::cubic()),
+            Self::WarprateQuinnCubic => Some(Law::quinn_cubic()),
+            Self::Quinn => None,
         }
     }
 
@@ -56,10 +69,9 @@ pub fn serve(stack: Stack, crowd: Crowd) {
     let (mut quinn, mut warprate) = (None, None);
     let counted = allocation_counter::measure(|| {
         runtime.block_on(async {
-            match stack {
-                Stack::Quinn => quinn = Some(serve_with_quinn(data, crowd).await),
-                Stack::Warprate => warprate = Some(serve_with_warprate(Law::default(), data, crowd).await),
-                Stack::WarprateCubic => warprate = Some(serve_with_warprate(Law::cubic(), data, crowd).await),
+            match stack.law() {
+                Some(law) => warprate = Some(serve_with_warprate(law, data, crowd).await),
+                None => quinn = Some(serve_with_quinn(data, crowd).await),
             }
         });
     });

@@ -12,6 +12,7 @@ mod tls;
 
 use std::sync::Arc;
 
+#[allow(unused_imports, reason = "each test uses a part of it")]
 pub use tls::{tls, tls_made_once, tls_of_two_servers};
 
 /// The same as the tokio side's configurations.

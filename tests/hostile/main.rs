@@ -12,6 +12,7 @@ mod floods;
 mod hoard;
 #[path = "../../sim/src/host/null_crypto.rs"]
 mod null_crypto;
+mod seeds;
 mod strangers;
 
 use proptest::collection::vec;
