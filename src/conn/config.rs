@@ -111,7 +111,7 @@ impl std::fmt::Debug for Law {
 /// | what | at most |
 /// |---|---|
 /// | a connection that is idle | 64 KiB |
-/// | each open stream | 1 KiB, and 256 KiB if all that came has gaps between single bytes: above 1024 gaps the connection ends |
+/// | each open stream | 1 KiB, and 512 KiB if all that came has gaps between single bytes: above 1024 gaps the connection ends |
 /// | what has come and was not read | two and a half times [`receive_window`](Self::receive_window), if it came in the worst of pieces |
 /// | what was written and is not acknowledged | [`send_window`](Self::send_window) and the last piece that was written |
 /// | datagrams of the application | their two buffers |

@@ -15,7 +15,7 @@ use crate::units::Bytes;
 /// # What strangers may cost
 /// | what | at most | of which there are at most |
 /// |---|---|---|
-/// | a client that waits to be accepted | 8 KiB, and what it has sent | [`max_handshakes`](Self::max_handshakes), [`max_incoming`](Self::max_incoming) |
+/// | a client that waits to be accepted | 12 KiB, and what it has sent | [`max_handshakes`](Self::max_handshakes), [`max_incoming`](Self::max_incoming) |
 /// | what those have sent | [`incoming_buffer_size`](Self::incoming_buffer_size) each | [`incoming_buffer_size_total`](Self::incoming_buffer_size_total) in all |
 /// | a client that is accepted and not connected | 64 KiB, for 30 s | [`max_handshakes`](Self::max_handshakes) |
 /// | a client whose address may be made up | the same | [`max_unvalidated_handshakes`](Self::max_unvalidated_handshakes) |

@@ -125,5 +125,5 @@ fn a_handshake_without_end_is_given_up() {
 }
 
 /// Stated at [`warprate::TransportConfig`].
-const PER_STREAM_OF_GAPS: i64 = 256 << 10;
+const PER_STREAM_OF_GAPS: i64 = 512 << 10;
 const PER_PACKET: i64 = 1 << 10;
