@@ -34,7 +34,10 @@ fn main() {
             costs[place].push(cost);
         }
     }
-    println!("{} downloads of {} bytes at once, {rounds} alternating rounds, medians", crowd.clients, crowd.bytes);
+    println!(
+        "{} downloads of {} bytes at once, {rounds} alternating rounds, medians",
+        crowd.clients, crowd.bytes
+    );
     println!("{:<24} {:>8} {:>8} {:>15} {:>15}", "", "time", "CPU", "KB per client", "KB per client");
     println!("{:<24} {:>8} {:>8} {:>15} {:>15}", "server", "ms", "ms", "at most", "when served");
     for (stack, costs) in Stack::ALL.iter().zip(&costs) {
@@ -82,7 +85,8 @@ impl Options {
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
-            let number = |value: String| value.parse().unwrap_or_else(|_| panic!("{value} is no whole number"));
+            let number =
+                |value: String| value.parse().unwrap_or_else(|_| panic!("{value} is no whole number"));
             match arg.as_str() {
                 "--clients" => options.crowd.clients = number(value()),
                 "--bytes" => options.crowd.bytes = number(value()),

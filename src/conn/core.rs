@@ -178,10 +178,9 @@ impl Core {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.told_at = Some(now);
-        for (end, why) in [
-            (self.dead_at(), "the path is dead"),
-            (self.handshake_ends(), "the handshake takes too long"),
-        ] {
+        for (end, why) in
+            [(self.dead_at(), "the path is dead"), (self.handshake_ends(), "the handshake takes too long")]
+        {
             if end.is_some_and(|end| end <= now) && !self.inner.is_closed() {
                 self.inner.close(now, VarInt::from_u32(0), why.into());
                 self.lost = Some(ConnectionError::TimedOut);

@@ -12,9 +12,9 @@ use super::clock;
 use super::connecting::Connecting;
 use super::connection::Connection;
 use super::core;
+use super::door::UnderWay;
 use super::endpoint::{Handle, setup};
 use super::error::ConnectionError;
-use super::door::UnderWay;
 use super::server::ServerConfig;
 use super::shard::{EndpointState, Waiting};
 

@@ -54,9 +54,7 @@ impl ServerConfig {
     }
 
     fn with_proto(mut proto: quinn_proto::ServerConfig) -> Self {
-        proto
-            .incoming_buffer_size(INCOMING_BUFFER.get())
-            .incoming_buffer_size_total(INCOMING_BUFFERS.get());
+        proto.incoming_buffer_size(INCOMING_BUFFER.get()).incoming_buffer_size_total(INCOMING_BUFFERS.get());
         Self { transport: Arc::default(), proto, law: Law::default(), door: DoorLimits::default() }
     }
 

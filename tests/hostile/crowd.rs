@@ -125,15 +125,9 @@ impl Crowd {
 
     /// A client begins a connection; its name.
     pub fn connect(&mut self, setup: &Setup, is_reader: bool, application: Application) -> usize {
-        let (handle, core) = core::connect(
-            &mut self.clients.endpoint,
-            self.now,
-            &self.handshake,
-            setup,
-            SERVER,
-            "localhost",
-        )
-        .expect("the parameters are valid");
+        let (handle, core) =
+            core::connect(&mut self.clients.endpoint, self.now, &self.handshake, setup, SERVER, "localhost")
+                .expect("the parameters are valid");
         self.clients.insert(handle, core, is_reader, application);
         self.clients.look(handle.0, self.now);
         handle.0
@@ -185,8 +179,7 @@ impl Crowd {
     fn send(&mut self) {
         loop {
             let (now, server) = (self.now, &mut self.server);
-            let Some((_, transmit)) =
-                metered(&mut self.held, &mut self.most_held, || server.transmit(now))
+            let Some((_, transmit)) = metered(&mut self.held, &mut self.most_held, || server.transmit(now))
             else {
                 break;
             };
@@ -252,13 +245,7 @@ impl Host {
         }
     }
 
-    fn insert(
-        &mut self,
-        handle: ConnectionHandle,
-        core: Core,
-        is_reader: bool,
-        application: Application,
-    ) {
+    fn insert(&mut self, handle: ConnectionHandle, core: Core, is_reader: bool, application: Application) {
         if self.members.len() <= handle.0 {
             self.members.resize_with(handle.0 + 1, || None);
         }
@@ -299,14 +286,8 @@ impl Host {
                 None
             }
             (DatagramEvent::NewConnection(incoming), Some(Service { config, setup, application })) => {
-                let accepted = core::accept(
-                    &mut self.endpoint,
-                    now,
-                    config.clone(),
-                    setup,
-                    incoming,
-                    &mut response,
-                );
+                let accepted =
+                    core::accept(&mut self.endpoint, now, config.clone(), setup, incoming, &mut response);
                 match accepted {
                     Ok((handle, core)) => {
                         self.insert(handle, core, true, application(from));

@@ -31,7 +31,8 @@ fn knocks(count: usize, server: SocketAddr) -> Vec<Vec<u8>> {
     let limits = warprate::conn::BatchLimits { bytes: warprate::units::Bytes::kb(2), segments: 1 };
     let knock = || {
         let (_, mut core) =
-            warprate::conn::core::connect(&mut endpoint, now, handshake, &setup, server, "localhost").unwrap();
+            warprate::conn::core::connect(&mut endpoint, now, handshake, &setup, server, "localhost")
+                .unwrap();
         let mut datagram = Vec::new();
         let _ = core.poll_transmit(now, limits, &mut datagram).expect("a client knocks");
         datagram
@@ -41,9 +42,9 @@ fn knocks(count: usize, server: SocketAddr) -> Vec<Vec<u8>> {
 
 /// The datagrams arrive, a few at a time so that the socket's buffer holds them.
 async fn flood(datagrams: &[Vec<u8>], server: &Endpoint) {
-    for (i, some) in datagrams.chunks(20).enumerate() {
+    for (host, some) in (1..=250).cycle().zip(datagrams.chunks(20)) {
         // Another source for each few.
-        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, (i % 250) as u8), 0)).unwrap();
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, host), 0)).unwrap();
         for datagram in some {
             socket.send_to(datagram, server.local_addr().unwrap()).unwrap();
         }
@@ -101,7 +102,12 @@ fn clients_that_wait_cost_what_is_stated_and_the_rest_must_prove_their_address()
     let datagrams = knocks(1000, server.local_addr().unwrap());
     // The driver and the flood run on this thread.
     let counted = allocation_counter::measure(|| runtime.block_on(flood(&datagrams, &server)));
-    assert_eq!(server.stats().retried_handshakes + server.stats().dropped_answers, 800, "{:?}", server.stats());
+    assert_eq!(
+        server.stats().retried_handshakes + server.stats().dropped_answers,
+        800,
+        "{:?}",
+        server.stats()
+    );
     let each = counted.bytes_current / 200;
     println!("{each} bytes for each client that waits");
     assert!(each <= PER_INCOMING, "{each}");
@@ -129,7 +135,8 @@ fn a_client_that_waits_keeps_little_more_than_its_own_datagram() {
                 let socket = UdpSocket::bind(localhost()).unwrap();
                 let state = UdpSocketState::new(UdpSockRef::from(&socket)).unwrap();
                 let segment_size = Some(datagram.len());
-                let transmit = Transmit { destination: at, ecn: None, contents: &contents, segment_size, src_ip: None };
+                let transmit =
+                    Transmit { destination: at, ecn: None, contents: &contents, segment_size, src_ip: None };
                 state.send(UdpSockRef::from(&socket), &transmit).unwrap();
                 tokio::task::yield_now().await;
             }

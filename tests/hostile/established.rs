@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use quinn_proto::coding::Codec;
 use quinn_proto::{TransportErrorCode, VarInt};
 use warprate::conn::Law;
 
@@ -18,15 +19,9 @@ use crate::common::tls_made_once;
 /// A frame: its type, its fields, and bytes that follow them as they are.
 pub type Frame = (u8, Vec<u64>, Vec<u8>);
 
-/// RFC 9000 §16, in the fewest bytes.
-pub fn varint(into: &mut Vec<u8>, value: u64) {
-    let value = value.min(VarInt::MAX.into_inner());
-    match value {
-        0..0x40 => into.push(value as u8),
-        0x40..0x4000 => into.extend((value as u16 | 0x4000).to_be_bytes()),
-        0x4000..0x4000_0000 => into.extend((value as u32 | 0x8000_0000).to_be_bytes()),
-        _ => into.extend((value | 0xc000_0000_0000_0000).to_be_bytes()),
-    }
+/// RFC 9000 §16.
+fn varint(into: &mut Vec<u8>, value: u64) {
+    VarInt::from_u64(value.min(VarInt::MAX.into_inner())).expect("clamped").encode(into);
 }
 
 /// Frames as they stand in a packet.

@@ -57,8 +57,7 @@ impl Scene {
             false => others(),
         };
         let tls = tls_made_once().clone();
-        let service =
-            Service { config: tls.0.clone(), setup: setup(), application: Box::new(application) };
+        let service = Service { config: tls.0.clone(), setup: setup(), application: Box::new(application) };
         Self { crowd: Crowd::new(tls, service), bystander }
     }
 
@@ -72,7 +71,12 @@ impl Scene {
             crowd.clients.members[name].as_ref().is_some_and(|member| member.finished.is_some())
         });
         let client = crowd.client(name);
-        assert!(is_done && client.received == DOWNLOAD as u64, "{} bytes, {:?}", client.received, client.lost);
+        assert!(
+            is_done && client.received == DOWNLOAD as u64,
+            "{} bytes, {:?}",
+            client.received,
+            client.lost
+        );
         crowd.now - start
     }
 
@@ -87,8 +91,7 @@ impl Scene {
 
     /// Clients that are connected, and do this.
     fn attack(&mut self, clients: usize, is_reader: bool, doing: impl Fn() -> Application) -> Vec<usize> {
-        let names: Vec<_> =
-            (0..clients).map(|_| self.crowd.connect(&setup(), is_reader, doing())).collect();
+        let names: Vec<_> = (0..clients).map(|_| self.crowd.connect(&setup(), is_reader, doing())).collect();
         self.crowd.run(ms(1_000));
         for &name in &names {
             assert!(self.crowd.client(name).is_connected, "{:?}", self.crowd.client(name).lost);
