@@ -125,6 +125,24 @@ impl std::fmt::Debug for Law {
 
 /// Transport parameters of a connection. The defaults suit bulk transfers on any path up to
 /// 1 Gbit/s × 200 ms and bound a connection's memory.
+///
+/// # What a connection keeps
+/// | what | at most |
+/// |---|---|
+/// | a connection that is idle | 64 KiB |
+/// | each open stream | 1 KiB, and 512 KiB if all that came has gaps between single bytes: above 1024 gaps the connection ends |
+/// | what has come and was not read | two and a half times [`receive_window`](Self::receive_window), if it came in the worst of pieces |
+/// | what was written and is not acknowledged | [`send_window`](Self::send_window) and the last piece that was written |
+/// | datagrams of the application | their two buffers |
+/// | packets on their way, and those lost | 1 KiB for each of what the law wants in flight, and for 4096 lost |
+/// | copies of the last packets | 190 KB on a path that loses some |
+///
+/// A peer has up to [`max_concurrent_uni_streams`](Self::max_concurrent_uni_streams) and
+/// [`max_concurrent_bidi_streams`](Self::max_concurrent_bidi_streams) of its own, so a server of strangers
+/// that do not deserve 128 MiB each says so here. How many connections there are is the application's to say:
+/// [`Endpoint::open_connections`](super::Endpoint::open_connections) counts them,
+/// [`Incoming::refuse`](super::Incoming::refuse) turns the next away. What those cost who are not connected
+/// yet, [`ServerConfig`](super::ServerConfig) tells.
 #[derive(Debug, Clone)]
 pub struct TransportConfig {
     stream_receive_window: Bytes,
@@ -203,7 +221,7 @@ impl TransportConfig {
     }
 
     /// Silence after which the connection is given up; the lower of both ends' holds. Default 30 s
-    /// (RFC 9308 §3.2). `None` waits for ever. Made from a [`Duration`] with `try_into`, which fails above
+    /// (RFC 9308 §3.2). `None` waits for ever; a server still gives up a handshake after 30 s. Made from a [`Duration`] with `try_into`, which fails above
     /// 2⁶² ms.
     pub fn max_idle_timeout(&mut self, timeout: Option<IdleTimeout>) -> &mut Self {
         self.max_idle_timeout = timeout;

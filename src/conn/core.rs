@@ -64,6 +64,8 @@ pub struct Core {
     told_at: Option<Instant>,
     /// Departure of the first datagram that the peer has answered with nothing.
     unanswered_since: Option<Instant>,
+    /// When a client's handshake has taken too long.
+    handshake_until: Option<Instant>,
     /// Why we have given the connection up, until the application is told.
     lost: Option<ConnectionError>,
     is_write_blocked: bool,
@@ -115,7 +117,9 @@ pub fn accept(
     config.transport_config(Arc::new(setup.transport.to_proto(&setup.law, tap.clone())));
     config.crypto = Arc::new(TappedServer { inner: config.crypto, shared: tap.clone() });
     let (handle, inner) = endpoint.accept(incoming, now, buf, Some(Arc::new(config)))?;
-    Ok((handle, Core::new(inner, tap, setup.clone(), now)))
+    let mut core = Core::new(inner, tap, setup.clone(), now);
+    core.handshake_until = Some(now + LONGEST_HANDSHAKE);
+    Ok((handle, core))
 }
 
 impl Core {
@@ -135,6 +139,7 @@ impl Core {
             tally: Tally::default(),
             told_at: Some(now),
             unanswered_since: None,
+            handshake_until: None,
             lost: None,
             is_write_blocked: false,
             is_early: false,
@@ -173,9 +178,13 @@ impl Core {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.told_at = Some(now);
-        if self.dead_at().is_some_and(|dead_at| dead_at <= now) {
-            self.inner.close(now, VarInt::from_u32(0), "the path is dead".into());
-            self.lost = Some(ConnectionError::TimedOut);
+        for (end, why) in
+            [(self.dead_at(), "the path is dead"), (self.handshake_ends(), "the handshake takes too long")]
+        {
+            if end.is_some_and(|end| end <= now) && !self.inner.is_closed() {
+                self.inner.close(now, VarInt::from_u32(0), why.into());
+                self.lost = Some(ConnectionError::TimedOut);
+            }
         }
     }
 
@@ -253,6 +262,7 @@ impl Core {
             self.ping_due(),
             self.control.deadline(),
             self.dead_at(),
+            self.handshake_ends(),
         ]
         .into_iter()
         .flatten()
@@ -455,6 +465,9 @@ impl Core {
                 }
             }
         }
+        // A peer may fill it with thousands of acknowledgements at once, which none needs to keep room for.
+        log.clear();
+        log.shrink_to(LOG_KEPT);
         self.log = log;
         // That was the last thing of all.
         let polled = self.tap.take_polled();
@@ -517,6 +530,12 @@ impl Core {
         self.unanswered_since.filter(|_| !self.inner.is_closed()).map(|since| since + timeout)
     }
 
+    /// When a client's handshake that is under way has taken too long: one that says a word now and then would
+    /// never be silent for long enough to time out.
+    fn handshake_ends(&self) -> Option<Instant> {
+        self.handshake_until.filter(|_| self.inner.is_handshaking() && !self.inner.is_closed())
+    }
+
     /// When the path is to be asked for a sign of life.
     fn ping_due(&self) -> Option<Instant> {
         let waiting = match self.limits.present() {
@@ -562,3 +581,10 @@ fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> 
         }
     }
 }
+
+/// How long a client may take for its handshake: as long as it may be silent by default, six attempts or so on a
+/// path that loses most of them.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Lines of the event log for which there is always room: a flight that is acknowledged at once.
+const LOG_KEPT: usize = 256;

@@ -205,7 +205,7 @@ impl Endpoint {
         let (handle, core) =
             core::connect(&mut endpoint.proto, clock::now(), &config.handshake, &setup, remote, server_name)?;
         endpoint.stats.outgoing_handshakes += 1;
-        Ok(Connecting::new(endpoint.insert(&self.handle.shard, handle, core, outlet)))
+        Ok(Connecting::new(endpoint.insert(&self.handle.shard, handle, core, outlet, None)))
     }
 
     /// Serves the clients that come from now on under another configuration, or turns them away; those that
@@ -217,7 +217,7 @@ impl Endpoint {
     /// Waits for a client to begin a connection; `None` once the endpoint is closed.
     pub async fn accept(&self) -> Option<Incoming> {
         self.wait(|endpoint| match endpoint.incoming.pop_front() {
-            Some((incoming, config)) => Some(Some(Incoming::new(incoming, config, self.handle.clone()))),
+            Some(waiting) => Some(Some(Incoming::new(waiting, self.handle.clone()))),
             None => (endpoint.is_closed || endpoint.is_dead).then_some(None),
         })
         .await

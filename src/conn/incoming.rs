@@ -12,25 +12,27 @@ use super::clock;
 use super::connecting::Connecting;
 use super::connection::Connection;
 use super::core;
+use super::door::UnderWay;
 use super::endpoint::{Handle, setup};
 use super::error::ConnectionError;
 use super::server::ServerConfig;
-use super::shard::EndpointState;
+use super::shard::{EndpointState, Waiting};
 
 /// A connection that a client has begun, and the server not yet answered.
 ///
 /// Awaiting it accepts it; dropping it refuses it.
 pub struct Incoming {
     /// Empty once it has been answered.
-    inner: Option<quinn_proto::Incoming>,
+    inner: Option<(quinn_proto::Incoming, UnderWay)>,
     /// The endpoint's configuration when the client came.
     config: Arc<ServerConfig>,
     endpoint: Handle,
 }
 
 impl Incoming {
-    pub(super) fn new(inner: quinn_proto::Incoming, config: Arc<ServerConfig>, endpoint: Handle) -> Self {
-        Self { inner: Some(inner), config, endpoint }
+    pub(super) fn new(waiting: Waiting, endpoint: Handle) -> Self {
+        let Waiting { incoming, under_way, config } = waiting;
+        Self { inner: Some((incoming, under_way)), config, endpoint }
     }
 
     /// Takes the connection up, under the configuration that the endpoint had when the client came; refuses
@@ -42,7 +44,7 @@ impl Incoming {
 
     /// Takes the connection up under a configuration of its own.
     pub fn accept_with(mut self, config: Arc<ServerConfig>) -> Result<Connecting, ConnectionError> {
-        let incoming = self.take();
+        let (incoming, under_way) = self.take();
         let shard = &self.endpoint.shard;
         let outlet = self.endpoint.outlets().towards(incoming.remote_address());
         let setup = setup(&config.law, &config.transport, &outlet);
@@ -58,7 +60,7 @@ impl Incoming {
         match core::accept(&mut endpoint.proto, now, proto, &setup, incoming, &mut response) {
             Ok((handle, core)) => {
                 endpoint.stats.accepted_handshakes += 1;
-                Ok(Connecting::new(endpoint.insert(shard, handle, core, outlet)))
+                Ok(Connecting::new(endpoint.insert(shard, handle, core, outlet, Some(under_way))))
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -72,7 +74,7 @@ impl Incoming {
 
     /// Turns the client away; it is told so.
     pub fn refuse(mut self) {
-        let incoming = self.take();
+        let (incoming, _) = self.take();
         self.answer(|endpoint| endpoint.refuse(incoming));
     }
 
@@ -80,11 +82,11 @@ impl Incoming {
     /// it, and nothing to remember for us. Fails if it has come with a token already, see
     /// [`may_retry`](Self::may_retry).
     pub fn retry(mut self) -> Result<(), RetryError> {
-        let incoming = self.take();
+        let (incoming, under_way) = self.take();
         match self.answer(|endpoint| endpoint.retry(incoming)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.inner = Some(error.into_incoming());
+                self.inner = Some((error.into_incoming(), under_way));
                 Err(RetryError(Box::new(self)))
             }
         }
@@ -92,7 +94,7 @@ impl Incoming {
 
     /// Forgets the client without an answer; it will ask again a few times.
     pub fn ignore(mut self) {
-        let incoming = self.take();
+        let (incoming, _) = self.take();
         self.answer(|endpoint| endpoint.ignore(incoming));
     }
 
@@ -124,10 +126,11 @@ impl Incoming {
     }
 
     fn peek(&self) -> &quinn_proto::Incoming {
-        self.inner.as_ref().expect("whatever answers consumes it")
+        let (incoming, _) = self.inner.as_ref().expect("whatever answers consumes it");
+        incoming
     }
 
-    fn take(&mut self) -> quinn_proto::Incoming {
+    fn take(&mut self) -> (quinn_proto::Incoming, UnderWay) {
         self.inner.take().expect("whatever answers consumes it")
     }
 
@@ -156,7 +159,7 @@ impl IntoFuture for Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if let Some(incoming) = self.inner.take() {
+        if let Some((incoming, _)) = self.inner.take() {
             self.answer(|endpoint| endpoint.refuse(incoming));
         }
     }

@@ -4,6 +4,7 @@
 //! endpoint, incoming, connecting  what applications hold: where connections begin,
 //! connection, streams, datagrams  and what is done with them
 //! server, client, config          what they choose
+//! door                            who may come in
 //! shard, state, driver            what is shared behind locks; the task of one socket
 //! departures                      when datagrams really leave, measured on purpose
 //! sampler, error_queue            a few of the endpoint's departures, followed
@@ -33,6 +34,7 @@ mod crypto;
 mod datagrams;
 #[cfg(target_os = "linux")]
 mod departures;
+mod door;
 mod driver;
 mod drop_in;
 mod endpoint;

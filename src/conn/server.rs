@@ -7,15 +7,29 @@ use quinn_proto::{TimeSource, ValidationTokenConfig, crypto};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::config::{Law, TransportConfig};
+use super::door::DoorLimits;
 use crate::units::Bytes;
 
 /// How a server's connections begin and behave.
+///
+/// # What strangers may cost
+/// | what | at most | of which there are at most |
+/// |---|---|---|
+/// | a client that waits to be accepted | 12 KiB, and what it has sent | [`max_handshakes`](Self::max_handshakes), [`max_incoming`](Self::max_incoming) |
+/// | what those have sent | [`incoming_buffer_size`](Self::incoming_buffer_size) each | [`incoming_buffer_size_total`](Self::incoming_buffer_size_total) in all |
+/// | a client that is accepted and not connected | 64 KiB, for 30 s | [`max_handshakes`](Self::max_handshakes) |
+/// | a client whose address may be made up | the same | [`max_unvalidated_handshakes`](Self::max_unvalidated_handshakes) |
+/// | an answer that waits to be sent | 2 KiB | 1024 |
+///
+/// With the defaults these are 64 MB for clients who may be anywhere, and 640 MB for ten thousand that really are
+/// where they say. What a connected one may cost, [`TransportConfig`] tells.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// Windows, timeouts and limits.
     pub transport: Arc<TransportConfig>,
     pub(super) proto: quinn_proto::ServerConfig,
     pub(super) law: Law,
+    pub(super) door: DoorLimits,
 }
 
 impl ServerConfig {
@@ -39,8 +53,9 @@ impl ServerConfig {
         Self::with_proto(quinn_proto::ServerConfig::with_crypto(crypto))
     }
 
-    fn with_proto(proto: quinn_proto::ServerConfig) -> Self {
-        Self { transport: Arc::default(), proto, law: Law::default() }
+    fn with_proto(mut proto: quinn_proto::ServerConfig) -> Self {
+        proto.incoming_buffer_size(INCOMING_BUFFER.get()).incoming_buffer_size_total(INCOMING_BUFFERS.get());
+        Self { transport: Arc::default(), proto, law: Law::default(), door: DoorLimits::default() }
     }
 
     /// Congestion controller of the connections. Default: [`Law::warprate`], its seed drawn.
@@ -79,21 +94,41 @@ impl ServerConfig {
         self
     }
 
+    /// Handshakes of clients that may be under way at a time: those that wait for
+    /// [`Endpoint::accept`](super::Endpoint::accept), that the application has not answered, or that are
+    /// accepted and not yet connected. More are not answered, and knock again. Each takes up to 64 KiB, and is
+    /// given up after 30 s. Default 10,000: as many as a core completes in a few seconds.
+    pub fn max_handshakes(&mut self, count: usize) -> &mut Self {
+        self.door.handshakes = count;
+        self
+    }
+
+    /// Of [`max_handshakes`](Self::max_handshakes), those whose client had not proved its address when it
+    /// knocked; more are sent a Retry, so that whoever made up its address comes no further (RFC 9000 §8.1.2,
+    /// §21.2). It costs honest clients a round trip. Default 1000: a core completes a few thousand handshakes a
+    /// second, and an honest one takes about 100 ms, so that more under way are no honest load. 0 asks everyone.
+    pub fn max_unvalidated_handshakes(&mut self, count: usize) -> &mut Self {
+        self.door.unvalidated = count;
+        self
+    }
+
     /// Clients that may wait for [`Endpoint::accept`](super::Endpoint::accept) and what comes of it; more are
-    /// not answered. Default 65,536.
+    /// not answered. Default 65,536, so that [`max_handshakes`](Self::max_handshakes) comes first.
     pub fn max_incoming(&mut self, count: usize) -> &mut Self {
         self.proto.max_incoming(count);
         self
     }
 
     /// What one waiting client may have sent: its 0-RTT data. More is dropped, and sent again by the client.
-    /// Default 10 MiB.
+    /// Default 64 KiB: whoever it is has four initial windows (RFC 9002 §7.2), and an application that accepts
+    /// at once needs none.
     pub fn incoming_buffer_size(&mut self, size: Bytes) -> &mut Self {
         self.proto.incoming_buffer_size(size.get());
         self
     }
 
-    /// What all waiting clients together may have sent. Default 100 MiB.
+    /// What all waiting clients together may have sent. Default 16 MiB. Small datagrams take up to ten times
+    /// their size.
     pub fn incoming_buffer_size_total(&mut self, size: Bytes) -> &mut Self {
         self.proto.incoming_buffer_size_total(size.get());
         self
@@ -105,3 +140,9 @@ impl ServerConfig {
         self
     }
 }
+
+/// What a stranger may leave with us.
+const INCOMING_BUFFER: Bytes = Bytes::kib(64);
+
+/// The same of 256 strangers.
+const INCOMING_BUFFERS: Bytes = Bytes::mib(16);

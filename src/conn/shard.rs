@@ -9,6 +9,7 @@ use quinn_proto::{ConnectionHandle, Incoming, RetryError, Transmit};
 use tokio::sync::Notify;
 
 use super::core::Core;
+use super::door::{Answer, Door, UnderWay};
 use super::endpoint::EndpointStats;
 use super::interface::Outlet;
 use super::sampler::SendClockStats;
@@ -36,8 +37,9 @@ pub(super) struct EndpointState {
     open: usize,
     /// What clients that come now are served under, if they are.
     pub server: Option<Arc<ServerConfig>>,
-    /// Clients that wait for an answer, and what the server was when they came.
-    pub incoming: VecDeque<(Incoming, Arc<ServerConfig>)>,
+    door: Door,
+    /// Clients that wait for an answer.
+    pub incoming: VecDeque<Waiting>,
     pub stats: EndpointStats,
     /// Datagrams that the endpoint itself wants to send.
     pub responses: VecDeque<(Transmit, Vec<u8>)>,
@@ -47,6 +49,14 @@ pub(super) struct EndpointState {
     pub is_closed: bool,
     /// The driver has ended.
     pub is_dead: bool,
+}
+
+/// A client that has been let in, and waits for an answer.
+pub(super) struct Waiting {
+    pub incoming: Incoming,
+    pub under_way: UnderWay,
+    /// What the server was when it came.
+    pub config: Arc<ServerConfig>,
 }
 
 #[derive(Default)]
@@ -69,6 +79,7 @@ impl Shard {
             connections: Vec::new(),
             open: 0,
             server,
+            door: Door::default(),
             incoming: VecDeque::new(),
             stats: EndpointStats::default(),
             responses: VecDeque::new(),
@@ -170,15 +181,16 @@ impl Shard {
 }
 
 impl EndpointState {
-    /// Takes up a connection.
+    /// Takes up a connection; a client's handshake is `under_way`.
     pub fn insert(
         &mut self,
         shard: &Arc<Shard>,
         handle: ConnectionHandle,
         core: Core,
         outlet: Outlet,
+        under_way: Option<UnderWay>,
     ) -> ConnectionRef {
-        let shared = state::Shared::new(handle, core, shard.clone(), outlet);
+        let shared = state::Shared::new(handle, core, shard.clone(), outlet, under_way);
         if self.connections.len() <= handle.0 {
             self.connections.resize_with(handle.0 + 1, || None);
         }
@@ -209,20 +221,28 @@ impl EndpointState {
 
     /// A client has knocked.
     pub fn on_incoming(&mut self, incoming: Incoming) {
-        match &self.server {
-            Some(server) if !self.is_closed => {
-                self.incoming.push_back((incoming, server.clone()));
+        let Some(server) = self.server.clone().filter(|_| !self.is_closed) else {
+            return self.refuse(incoming);
+        };
+        match self.door.knock(server.door, incoming.remote_address_validated()) {
+            Answer::Admit(under_way) => {
+                self.incoming.push_back(Waiting { incoming, under_way, config: server });
                 self.wake_waiting();
             }
-            _ => self.refuse(incoming),
+            Answer::Retry => {
+                if let Err(error) = self.retry(incoming) {
+                    self.ignore(error.into_incoming());
+                }
+            }
+            Answer::Ignore => self.ignore(incoming),
         }
     }
 
     /// Takes up no more connections, and turns those away that have knocked.
     pub fn close_door(&mut self) {
         self.is_closed = true;
-        while let Some((incoming, _)) = self.incoming.pop_front() {
-            self.refuse(incoming);
+        while let Some(waiting) = self.incoming.pop_front() {
+            self.refuse(waiting.incoming);
         }
         self.wake_waiting();
     }

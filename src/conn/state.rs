@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::batch::BatchLimits;
 use super::core::Core;
+use super::door::UnderWay;
 use super::error::ConnectionError;
 use super::interface::Outlet;
 use super::shard::Shard;
@@ -31,13 +32,20 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(handle: ConnectionHandle, core: Core, shard: Arc<Shard>, outlet: Outlet) -> Arc<Self> {
+    pub fn new(
+        handle: ConnectionHandle,
+        core: Core,
+        shard: Arc<Shard>,
+        outlet: Outlet,
+        under_way: Option<UnderWay>,
+    ) -> Arc<Self> {
         let (events, datagrams) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let state = State {
             core,
             handle,
             shard,
             outlet,
+            under_way,
             is_dirty: false,
             is_established: false,
             is_announced: false,
@@ -170,6 +178,8 @@ pub(super) struct State {
     shard: Arc<Shard>,
     /// Where its datagrams leave.
     outlet: Outlet,
+    /// Of a client's handshake, until it is complete.
+    under_way: Option<UnderWay>,
     /// Whether the driver has been asked to look at it.
     is_dirty: bool,
     is_established: bool,
@@ -328,6 +338,7 @@ impl State {
         match event {
             Event::Connected => {
                 self.is_established = true;
+                self.under_way = None;
                 if self.is_early_rejected() {
                     self.wake_streams();
                 }

@@ -12,7 +12,8 @@ mod tls;
 
 use std::sync::Arc;
 
-pub use tls::{tls, tls_of_two_servers};
+#[allow(unused_imports, reason = "each test uses a part of it")]
+pub use tls::{tls, tls_made_once, tls_of_two_servers};
 
 /// The same as the tokio side's configurations.
 pub fn configs(law: &warprate::Law) -> (warprate::ServerConfig, warprate::ClientConfig) {

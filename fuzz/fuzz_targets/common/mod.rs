@@ -6,4 +6,4 @@ pub mod pair;
 #[path = "../../../tests/common/tls.rs"]
 mod tls;
 
-pub use tls::{tls, tls_of_two_servers};
+pub use tls::{tls, tls_made_once, tls_of_two_servers};
