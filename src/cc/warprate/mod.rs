@@ -93,8 +93,8 @@ pub struct WarpRate {
     /// What was sent before this has been answered.
     answered: Option<Instant>,
     floor_seen: Instant,
-    /// When others were seen last, and the rate that they left to us.
-    granted: Option<(Instant, Rate)>,
+    /// When others were seen last, and the window that they left to us.
+    granted: Option<(Instant, Bytes)>,
 }
 
 #[derive(Debug, Clone)]
@@ -255,11 +255,11 @@ impl WarpRate {
     fn blame_others(&mut self) {
         match self.delay.rtt {
             Some(rtt) if self.delay.queue > self.delay.lump * (self.tuning.epoch_over_lump / 2) => {
-                // Those who come back grant what they did: in a queue that never empties, their own pauses look
-                // like an empty one.
-                let memory = self.tuning.interval * 2;
-                let granted = self.granted.filter(|(seen, _)| self.now < *seen + memory);
-                let window = granted.map_or(self.rate, |(_, rate)| rate.max(self.rate)) * rtt.smoothed;
+                // Where their queue never empties, our floor is too high, and a loss of theirs looks as if they
+                // had gone. When they are back, the window is what it was, less the answer to that loss.
+                let recent = self.granted.filter(|(seen, _)| self.now < *seen + self.tuning.interval * 2);
+                let granted = recent.map_or(Bytes::ZERO, |(_, window)| window);
+                let window = (granted * (Gain::ONE - self.tuning.cut)).max(self.rate * rtt.smoothed);
                 let compete = Compete::new(self.now, self.datagram, window, &self.tuning, &mut self.random);
                 self.delay.foreign = Duration::ZERO;
                 self.phase = Phase::Compete(Box::new(compete));
@@ -383,10 +383,10 @@ impl WarpRate {
         let target = self.target();
         let Phase::Compete(compete) = &mut self.phase else { return };
         let is_over = compete.on_ack(ack, point, target, &self.tuning, &mut self.random);
-        let rate = compete.window(self.now) / ack.rtt.smoothed;
-        self.set_rate(rate);
+        let window = compete.window(self.now);
+        self.set_rate(window / ack.rtt.smoothed);
         if is_over {
-            self.granted = Some((self.now, self.rate));
+            self.granted = Some((self.now, window));
             self.floor_seen = self.now;
             self.arrivals.clear();
             self.cruise();
