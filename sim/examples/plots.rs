@@ -96,14 +96,16 @@ impl Series {
         let end =
             [&self.pace, &self.round_trip].into_iter().flatten().map(|(time, _)| *time).fold(0.0, f64::max);
         let most = |points: &[(f64, f64)]| points.iter().map(|(_, value)| *value).fold(0.0, f64::max) * 1.05;
+        // The start leaves at the interface's rate, far above most paths.
+        let top = most(&self.arrival) * 1.5;
         let mut rates = ChartBuilder::on(&above)
             .margin(6)
             .set_label_area_size(LabelAreaPosition::Left, 60)
             .set_label_area_size(LabelAreaPosition::Bottom, 20)
-            .build_cartesian_2d(0.0..end, 0.0..most(&self.pace))?;
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
         rates.configure_mesh().light_line_style(TRANSPARENT).y_desc("Mbit/s").draw()?;
         rates
-            .draw_series(LineSeries::new(self.pace.iter().copied(), &RED))?
+            .draw_series(LineSeries::new(self.pace.iter().map(|(time, pace)| (*time, pace.min(top))), &RED))?
             .label("sent at")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 16, y)], RED));
         rates
