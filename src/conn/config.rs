@@ -14,7 +14,7 @@ use super::drop_in::{DropIn, PaceSlot};
 use super::tap::Factory;
 use super::tap::{Foreign, Shared, TapFactory};
 use crate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, WarpRate, seeded};
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Gain, Rate};
 
 /// Which congestion controller a connection uses, and how each new path gets a fresh one.
 #[derive(Clone)]
@@ -157,6 +157,7 @@ pub struct TransportConfig {
     datagram_receive_buffer: Option<Bytes>,
     datagram_send_buffer: Bytes,
     initial_mtu: u16,
+    time_threshold: Gain,
     #[cfg(feature = "qlog")]
     qlog: Option<super::qlog::Qlog>,
 }
@@ -176,6 +177,7 @@ impl Default for TransportConfig {
             datagram_receive_buffer: Some(DATAGRAM_BUFFER),
             datagram_send_buffer: DATAGRAM_BUFFER,
             initial_mtu: 1200,
+            time_threshold: TIME_THRESHOLD,
             #[cfg(feature = "qlog")]
             qlog: None,
         }
@@ -271,6 +273,15 @@ impl TransportConfig {
         self
     }
 
+    /// Round trips that a packet may lag behind later ones before it counts as lost (RFC 9002 §6.1.2): at least
+    /// one. Default 9/8. The round trip is that of the newest packets, which on a path that reorders are the
+    /// fastest ones: where packets are known to be late by more, a higher threshold repeats fewer of them in
+    /// vain, and every lost tail is repaired as much later.
+    pub fn time_threshold(&mut self, round_trips: Gain) -> &mut Self {
+        self.time_threshold = round_trips.max(Gain::ONE);
+        self
+    }
+
     /// Writes a qlog of the connection. One log tells of one connection: give each its own.
     #[cfg(feature = "qlog")]
     pub fn qlog(&mut self, log: super::qlog::Qlog) -> &mut Self {
@@ -304,6 +315,7 @@ impl TransportConfig {
             .max_idle_timeout(self.max_idle_timeout)
             .keep_alive_interval(self.keep_alive_interval)
             .initial_mtu(self.initial_mtu)
+            .time_threshold(self.time_threshold.thousandths() as f32 / 1000.0)
             .send_fairness(self.send_fairness)
             .datagram_receive_buffer_size(self.datagram_receive_buffer.map(Bytes::as_len))
             .datagram_send_buffer_size(self.datagram_send_buffer.as_len())
@@ -371,6 +383,9 @@ const PACKET_THRESHOLD: u32 = 3;
 /// time threshold finds one an eighth of a round trip later at most. No more than 128: what arrives further
 /// behind is dropped by the receiver.
 const PACED_PACKET_THRESHOLD: u32 = 128;
+
+/// RFC 9002 §6.1.2.
+const TIME_THRESHOLD: Gain = Gain::ratio(9, 8);
 
 /// 10 Gbit/s × 25 ms = 31 MB, three times.
 const STREAM_WINDOW: Bytes = Bytes::mib(96);

@@ -40,7 +40,8 @@ impl Args {
         let topology = super::read(&self.file)?;
         let law = self.law.as_deref().map(super::law).transpose()?;
         let qlog = self.qlog.clone().map(qlog_files).transpose()?;
-        let options = Options { seed: self.seed, law, sample_every: Some(SAMPLE_EVERY), qlog };
+        let sample_every = Some(SAMPLE_EVERY);
+        let options = Options { seed: self.seed, law, sample_every, qlog, ..Options::default() };
         let report = match &self.trace {
             None => scenario::run(&topology, &options)?,
             Some(file) => {

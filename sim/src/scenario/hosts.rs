@@ -5,6 +5,7 @@ use std::time::Instant;
 use warplink::Time;
 use warprate::conn::core::Setup;
 use warprate::conn::{Qlog, TransportConfig};
+use warpunits::Gain;
 
 use super::payload_rate;
 use crate::host::quic::{Protection, QuicHost, QuicOptions, Role, Side};
@@ -14,6 +15,15 @@ use crate::laws::Made;
 use crate::packet::RouteId;
 use crate::topology::{Cipher, End, Flow, HostKind};
 
+/// What is the same for all hosts of a run.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// The instant that stands for time zero.
+    pub origin: Instant,
+    /// Of the QUIC hosts' loss detection, in the place of the library's.
+    pub time_threshold: Option<Gain>,
+}
+
 /// A flow's receiver and sender; `routes`, `seeds` and `qlogs` are theirs in this order.
 pub fn ends(
     flow: &Flow,
@@ -21,11 +31,11 @@ pub fn ends(
     routes: [RouteId; 2],
     seeds: [u64; 2],
     qlogs: [Option<Qlog>; 2],
-    origin: Instant,
+    setting: Setting,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
     match flow.host {
-        HostKind::Quic => quic_ends(flow, law, routes, seeds, qlogs, origin),
-        HostKind::Bare | HostKind::Tcp => flow_ends(flow, law, routes, origin),
+        HostKind::Quic => quic_ends(flow, law, routes, seeds, qlogs, setting),
+        HostKind::Bare | HostKind::Tcp => flow_ends(flow, law, routes, setting.origin),
         HostKind::Udp => udp_ends(flow, routes, seeds),
     }
 }
@@ -36,13 +46,16 @@ fn quic_ends(
     routes: [RouteId; 2],
     seeds: [u64; 2],
     qlogs: [Option<Qlog>; 2],
-    origin: Instant,
+    Setting { origin, time_threshold }: Setting,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
     let law = law.into_law();
     let setup = |end: usize| {
         let mut transport = TransportConfig::default();
         // Flows are streams: what an unused extension adds to the handshake would move every trace.
         transport.initial_mtu(flow.mtu).datagram_receive_buffer_size(None);
+        if let Some(round_trips) = time_threshold {
+            transport.time_threshold(round_trips);
+        }
         if let Some(log) = &qlogs[end] {
             transport.qlog(log.clone());
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use warplink::{PathProfile, Probability, Profile, ProfileError, Time, link_seed};
 use warprate::conn::Qlog;
-use warpunits::{Bytes, Rate};
+use warpunits::{Bytes, Gain, Rate};
 
 use crate::host::{FlowStats, Progress};
 use crate::laws;
@@ -34,6 +34,8 @@ pub struct Options {
     pub sample_every: Option<Duration>,
     /// Where the qlogs of the QUIC hosts go; without it, there are none.
     pub qlog: Option<QlogFiles>,
+    /// Time threshold of the QUIC hosts' loss detection, in the place of the library's.
+    pub time_threshold: Option<Gain>,
 }
 
 /// Opens the file of a host's qlog, named after flow and role as in `flow0-server`.
@@ -207,7 +209,8 @@ impl<'a> Run<'a> {
             _ => Ok(None),
         };
         let qlogs = [qlog("client")?, qlog("server")?];
-        let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, qlogs, self.origin);
+        let setting = hosts::Setting { origin: self.origin, time_threshold: self.options.time_threshold };
+        let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, qlogs, setting);
         self.world.add_host(at_receiver);
         self.world.add_host(at_sender);
         self.flows.push(Ends { law, sender, receiver, data });

@@ -93,6 +93,8 @@ pub struct WarpRate {
     /// What was sent before this has been answered.
     answered: Option<Instant>,
     floor_seen: Instant,
+    /// When others were seen last, and the window that they left to us.
+    granted: Option<(Instant, Bytes)>,
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +146,7 @@ impl WarpRate {
             blank_until: None,
             answered: None,
             floor_seen: start.now,
+            granted: None,
         }
     }
 
@@ -252,7 +255,11 @@ impl WarpRate {
     fn blame_others(&mut self) {
         match self.delay.rtt {
             Some(rtt) if self.delay.queue > self.delay.lump * (self.tuning.epoch_over_lump / 2) => {
-                let window = self.rate * rtt.smoothed;
+                // Where their queue never empties, our floor is too high, and a loss of theirs looks as if they
+                // had gone. When they are back, the window is what it was, less the answer to that loss.
+                let recent = self.granted.filter(|(seen, _)| self.now < *seen + self.tuning.interval * 2);
+                let granted = recent.map_or(Bytes::ZERO, |(_, window)| window);
+                let window = (granted * (Gain::ONE - self.tuning.cut)).max(self.rate * rtt.smoothed);
                 let compete = Compete::new(self.now, self.datagram, window, &self.tuning, &mut self.random);
                 self.delay.foreign = Duration::ZERO;
                 self.phase = Phase::Compete(Box::new(compete));
@@ -293,9 +300,11 @@ impl WarpRate {
 
     fn on_probe_ack(&mut self, point: Point) {
         let Phase::Probe(probe) = &mut self.phase else { return };
-        let Some(is_success) = probe.on_ack(point, &self.tuning) else { return };
+        let Some(has_arrived) = probe.on_ack(point, &self.tuning) else { return };
         let gain = probe.gain;
-        if is_success {
+        // One of N flows fills a bottleneck by an N-th of what it adds, and the others yield to a long probe.
+        let above = point.rtt().saturating_sub(self.delay.floor + self.delay.foreign + self.delay.lump);
+        if has_arrived && above <= self.target() {
             self.ladder.on_success();
             self.set_rate(self.rate * gain);
             self.cruise();
@@ -374,9 +383,10 @@ impl WarpRate {
         let target = self.target();
         let Phase::Compete(compete) = &mut self.phase else { return };
         let is_over = compete.on_ack(ack, point, target, &self.tuning, &mut self.random);
-        let rate = compete.window(self.now) / ack.rtt.smoothed;
-        self.set_rate(rate);
+        let window = compete.window(self.now);
+        self.set_rate(window / ack.rtt.smoothed);
         if is_over {
+            self.granted = Some((self.now, window));
             self.floor_seen = self.now;
             self.arrivals.clear();
             self.cruise();
@@ -504,34 +514,25 @@ impl RateLaw for WarpRate {
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
+        let is_chance = matches!(verdict.kind, VerdictKind::Scatter | VerdictKind::Burst);
         let target = self.target();
-        match (&mut self.phase, verdict.kind) {
+        match &mut self.phase {
             // Among others, each loss from a queue is one.
-            (
-                Phase::Compete(compete),
-                VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent,
-            ) => {
-                compete.on_congestion(verdict);
-            }
-            (Phase::Compete(compete), _) if verdict.queue > target => compete.on_congestion(verdict),
-            (_, VerdictKind::Congestion | VerdictKind::Mark | VerdictKind::Persistent) => {
-                self.on_congestion(verdict);
-            }
+            Phase::Compete(compete) if !is_chance || verdict.queue > target => compete.on_congestion(verdict),
+            _ if !is_chance => self.on_congestion(verdict),
             // Nor is there any chance in losses that follow our rate.
-            (_, VerdictKind::Scatter | VerdictKind::Burst) if self.guard.is_elastic(self.now) => {
+            _ if self.guard.is_elastic(self.now) => {
                 let is_new = self.answered.is_some_and(|answered| verdict.newest > answered);
                 match is_new.then(|| self.guard.acquit(self.arrival, &self.tuning)).flatten() {
                     Some(before) => self.set_rate(before),
                     None => self.on_congestion(verdict),
                 }
             }
-            (phase, VerdictKind::Scatter) => {
+            phase => {
                 let is_cruising = matches!(phase, Phase::Cruise { .. });
-                self.scattered += verdict.bytes;
-                self.guard.on_loss(verdict.newest, verdict.bytes, is_cruising);
-            }
-            (phase, VerdictKind::Burst) => {
-                let is_cruising = matches!(phase, Phase::Cruise { .. });
+                if verdict.kind == VerdictKind::Scatter {
+                    self.scattered += verdict.bytes;
+                }
                 self.guard.on_loss(verdict.newest, verdict.bytes, is_cruising);
             }
         }

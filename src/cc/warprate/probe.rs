@@ -5,8 +5,8 @@
 //!                                                            -> failure: one epoch at 2 - gain, cruise
 //! gain = 1.25, 1.25, 1.5, 2, 2 … while it succeeds; 1.1 after two failures
 //! ```
-//! A probe succeeds if its packets arrived in little more time than they left in: less than a third of the
-//! stretch that a full bottleneck would have given them.
+//! A probe succeeds if its packets arrived in little more time than they left in, less than a third of the
+//! stretch that a full bottleneck would have given them, and left no more than the target queue behind.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ impl Probe {
         self.until.is_none()
     }
 
-    /// Takes in an ACK frame; whether the probe succeeded, once its packets are acknowledged.
+    /// Takes in an ACK frame; whether what the probe added has arrived, once its packets are acknowledged.
     pub fn on_ack(&mut self, point: Point, tuning: &Tuning) -> Option<bool> {
         if point.sent_at < self.since {
             return None;
