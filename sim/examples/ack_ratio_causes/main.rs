@@ -1,13 +1,11 @@
 //! What a receiver that acknowledges rarely costs CUBIC: one cause after the other, for the validation page.
 //!
 //! ```text
-//! cargo run --release -p warpsim --example ack_ratio_causes            # in the simulator
-//! cargo run --release -p warpsim --example ack_ratio_causes -- fluid   # as a fluid, over hours
-//! cargo run --release -p warpsim --example ack_ratio_causes -- packets # large buffers, until rest: half an hour
+//! cargo run --release -p warpsim --example ack_ratio_causes            # small buffers, two minutes, one after the other
+//! cargo run --release -p warpsim --example ack_ratio_causes -- packets # large buffers, until rest: half an hour of CPU
 //! ```
 #![allow(missing_docs, reason = "a program, not an interface")]
 
-mod fluid;
 mod packets;
 
 use std::error::Error;
@@ -90,7 +88,6 @@ impl RateLaw for Changed {
 
 fn main() -> Result<(), Box<dyn Error>> {
     match std::env::args().nth(1).as_deref() {
-        Some("fluid") => fluid::print(),
         Some("packets") => packets::print().map_err(|error| error as Box<dyn Error>)?,
         _ => causes()?,
     }
