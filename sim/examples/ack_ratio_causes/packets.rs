@@ -132,10 +132,11 @@ fn in_parallel(runs: &[(Setting, u32, u64)]) -> Result<Vec<Vec<f64>>, Failure> {
     Ok(done.into_iter().map(|(_, series)| series).collect())
 }
 
-const SETTINGS: [Setting; 4] = [
+const SETTINGS: [Setting; 5] = [
     Setting { increase: Increase::Literal, buffer: 16 },
     Setting { increase: Increase::Literal, buffer: 32 },
     Setting { increase: Increase::Literal, buffer: 36 },
+    Setting { increase: Increase::PerByte, buffer: 16 },
     Setting { increase: Increase::PerByte, buffer: 36 },
 ];
 const RATIOS: [u32; 3] = [1, 2, 10];
