@@ -41,7 +41,7 @@ pub struct Removed {
     /// three bursts, each of a millisecond and of 64 KB halved for every 512 µs of round trip. There the bounds that
     /// losses taught lie below it; here they do not, so with losses it is an upper bound.
     pub small_bursts: bool,
-    /// Growth in the later rounds of a recovery, too, which BBRv1 has.
+    /// Growth in the later rounds of a recovery, too, which BBRv1 and all others have.
     pub late_growth: bool,
     /// Pacing until the law has found the path's capacity.
     pub paced_start: bool,
