@@ -135,15 +135,30 @@ impl Dumbbell {
             let (name, from, duration) = (self.name.clone(), self.measured_from, self.duration);
             return Err(DumbbellError::Window { name, from, duration });
         }
+        let mut parts = self.run_parts(seed, &[self.measured_from, self.duration], change)?;
+        Ok(parts.remove(0))
+    }
+
+    /// How it was shared between each of these moments, which ascend, and the next; it ends at the last.
+    ///
+    /// # Errors
+    /// When it makes no topology that can be run.
+    pub fn run_parts(
+        &self,
+        seed: u64,
+        moments: &[Duration],
+        change: impl Fn(usize, Made) -> Made,
+    ) -> Result<Vec<Shares>, DumbbellError> {
         let topology = Topology::read(&self.name, &self.to_json())?;
         let options = Options { seed, ..Options::default() };
         let mut run = Run::with_laws(&topology, &options, |index, _, made| change(index, made))?;
-        let (from, end) = (Time::from(self.measured_from), Time::from(self.duration));
-        run.world.run_until(from);
-        let before = Counters::new(&mut run, from);
-        run.world.run_until(end);
-        let after = Counters::new(&mut run, end);
-        Ok(self.shares(&before, &after))
+        let mut count = |moment: Duration| {
+            run.world.run_until(Time::from(moment));
+            Counters::new(&mut run, Time::from(moment))
+        };
+        let counters: Vec<_> = moments.iter().map(|moment| count(*moment)).collect();
+        let parts = counters.windows(2).zip(moments.windows(2));
+        Ok(parts.map(|(counters, ends)| self.shares(counters, ends[1] - ends[0])).collect())
     }
 
     /// It as the text of a topology file.
@@ -187,8 +202,8 @@ impl Dumbbell {
         )
     }
 
-    fn shares(&self, before: &Counters, after: &Counters) -> Shares {
-        let time = self.duration - self.measured_from;
+    fn shares(&self, counters: &[Counters], time: Duration) -> Shares {
+        let (before, after) = (&counters[0], &counters[1]);
         let received: Vec<_> =
             after.received.iter().zip(&before.received).map(|(after, before)| *after - *before).collect();
         let all: Bytes = received.iter().copied().sum();

@@ -1,12 +1,12 @@
 //! What a receiver that acknowledges rarely costs CUBIC: one cause after the other, for the validation page.
 //!
 //! ```text
-//! cargo run --release -p warpsim --example ack_ratio_causes            # in the simulator
-//! cargo run --release -p warpsim --example ack_ratio_causes -- fluid   # as a fluid, over hours
+//! cargo run --release -p warpsim --example ack_ratio_causes            # small buffers, two minutes, one after the other
+//! cargo run --release -p warpsim --example ack_ratio_causes -- packets # large buffers, until rest: half an hour of CPU
 //! ```
 #![allow(missing_docs, reason = "a program, not an interface")]
 
-mod fluid;
+mod packets;
 
 use std::error::Error;
 use std::thread;
@@ -87,10 +87,14 @@ impl RateLaw for Changed {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    if std::env::args().nth(1).as_deref() == Some("fluid") {
-        fluid::print();
-        return Ok(());
+    match std::env::args().nth(1).as_deref() {
+        Some("packets") => packets::print().map_err(|error| error as Box<dyn Error>)?,
+        _ => causes()?,
     }
+    Ok(())
+}
+
+fn causes() -> Result<(), Box<dyn Error>> {
     println!("share of the other flow in percent, ± of the mean; {SEEDS} seeds");
     let rows: Vec<_> = settings().into_iter().filter(|row| row.increase == Increase::PerByte).collect();
     print!("{:<20}", "buffer; ACK every");

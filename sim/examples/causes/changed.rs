@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use warprate::cc::{LawFactory, PathStart, RateLaw};
 use warprate::signal::{Ack, DeliverySample, Loss, Plan, Sent, Undo, Verdict};
 use warprate::units::{Bytes, Rate};
+use warpsim::host::tcp;
 use warpsim::laws::Made;
 
 /// What is taken away.
@@ -36,6 +37,14 @@ pub struct Removed {
     /// Growth in the first round of a recovery. In its place packet conservation, which BBRv1 and the drafts up to
     /// draft-cardwell-iccrg-bbr-congestion-control-02 have, and later ones do not.
     pub free_recovery: bool,
+    /// The draft's least window over QUIC, a burst of a millisecond. In its place that of Linux' BBRv3 with offload:
+    /// three bursts, each of a millisecond and of 64 KB halved for every 512 µs of round trip. There the bounds that
+    /// losses taught lie below it; here they do not, so with losses it is an upper bound.
+    pub small_bursts: bool,
+    /// Growth in the later rounds of a recovery, too, which BBRv1 and all others have.
+    pub late_growth: bool,
+    /// Pacing until the law has found the path's capacity.
+    pub paced_start: bool,
 }
 
 /// The law without what is `removed`, on a path that carries so much payload.
@@ -68,6 +77,7 @@ impl LawFactory for Factory {
             peak: None,
             kept: None,
             conservation: Conservation::default(),
+            least_rtt: None,
         })
     }
 }
@@ -89,6 +99,8 @@ struct Changed {
     /// The plan before PROBE_RTT.
     kept: Option<Plan>,
     conservation: Conservation,
+    /// The least round trip so far.
+    least_rtt: Option<Duration>,
 }
 
 /// The window of a sender that conserves packets for a round when a recovery begins.
@@ -112,7 +124,8 @@ impl Conservation {
         }
     }
 
-    fn on_ack(&mut self, ack: &Ack, bound: Bytes) {
+    /// The window is `bound` at most; where `is_long`, the later rounds conserve, too.
+    fn on_ack(&mut self, ack: &Ack, bound: Bytes, is_long: bool) {
         match self.recovery {
             Some((start, None)) if ack.newest.sent <= start => {
                 self.window = self.window.max(ack.in_flight + ack.bytes);
@@ -123,6 +136,7 @@ impl Conservation {
                 self.window = self.window.max(self.prior);
                 self.recovery = None;
             }
+            _ if is_long => self.window = self.window.max(ack.in_flight + ack.bytes),
             _ => self.window += ack.bytes,
         }
         self.window = self.window.min(bound);
@@ -135,9 +149,18 @@ impl Changed {
         matches!(self.inner.state(), "startup" | "slow start")
     }
 
+    /// The plan with the window that keeps offload on both ends busy.
+    fn with_offload(&self, plan: Plan) -> Plan {
+        let Some(rtt) = self.least_rtt.filter(|_| self.inner.state() != "probe_rtt") else { return plan };
+        let halvings = u32::try_from(rtt.as_micros() / 512).unwrap_or(u32::MAX);
+        let of_rtt = Bytes::new(MOST_BURST.get().checked_shr(halvings).unwrap_or(0));
+        let of_rate = plan.rate.min(Rate::gbps(10)) * Duration::from_millis(1);
+        let burst = (of_rate + of_rtt).clamp(tcp::MSS.times(2), MOST_BURST);
+        Plan { window: plan.window.max(burst.times(3)), quantum: plan.quantum.max(burst), ..plan }
+    }
+
     fn lengthen(&mut self, ack: &Ack) {
         let times = ack.rtt.min.as_secs_f64() / STANDARD_RTT.as_secs_f64();
-        self.has_started |= !self.is_starting();
         let Removed { short_start, unknown_rate, .. } = self.removed;
         if !(short_start || unknown_rate) || times <= 1.0 || self.has_started {
             self.start = None;
@@ -173,8 +196,10 @@ impl RateLaw for Changed {
             seen.newest.sent = ack.now - latest.max(ack.rtt.smoothed);
         }
         self.inner.on_ack(&seen);
+        self.least_rtt = Some(ack.rtt.min);
+        self.has_started |= !self.is_starting();
         if self.removed.free_recovery {
-            self.conservation.on_ack(ack, self.inner.plan(ack.now).window);
+            self.conservation.on_ack(ack, self.inner.plan(ack.now).window, self.removed.late_growth);
         }
         self.lengthen(ack);
         self.kept =
@@ -216,6 +241,9 @@ impl RateLaw for Changed {
             let window = plan.window.min(self.conservation.window.max(LEAST_WINDOW));
             return Plan { window, ..plan };
         }
+        let plan = if self.removed.small_bursts { self.with_offload(plan) } else { plan };
+        let is_unpaced = self.removed.paced_start && !self.has_started;
+        let plan = if is_unpaced { Plan::new(Rate::MAX, plan.window) } else { plan };
         match self.kept.filter(|_| self.removed.probe_rtt && self.inner.state() == "probe_rtt") {
             Some(kept) => Plan { until: plan.until, ..kept },
             None => plan,
@@ -237,6 +265,9 @@ fn scaled(bytes: Bytes, times: f64) -> Bytes {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and saturates")]
     Bytes::new((bytes.get() as f64 * times) as u64)
 }
+
+/// What a network card cuts into segments at most.
+const MOST_BURST: Bytes = Bytes::kib(64);
 
 /// Four segments, BBR's least.
 const LEAST_WINDOW: Bytes = Bytes::new(4 * 1448);

@@ -68,13 +68,18 @@ fn seconds(topology: &Topology, yardstick: &Yardstick, removed: Removed) -> f64 
 /// What may differ between our laws on the host `tcp` and the authors' kernels.
 fn published() {
     let nothing = Removed::default();
+    let four =
+        Removed { paced_start: true, small_bursts: true, lone_samples: true, short_rtts: true, ..nothing };
     let causes = [
         ("as it is", nothing),
+        ("unpaced start", Removed { paced_start: true, ..nothing }),
+        ("bursts", Removed { small_bursts: true, ..nothing }),
         ("all samples", Removed { lone_samples: true, ..nothing }),
         ("mean RTT", Removed { short_rtts: true, ..nothing }),
-        ("both", Removed { lone_samples: true, short_rtts: true, ..nothing }),
+        ("these four", four),
         ("conserving", Removed { free_recovery: true, ..nothing }),
-        ("all three", Removed { lone_samples: true, short_rtts: true, free_recovery: true, ..nothing }),
+        ("and samples", Removed { free_recovery: true, lone_samples: true, ..nothing }),
+        ("conserving on", Removed { free_recovery: true, late_growth: true, ..nothing }),
         ("no HyStart", Removed { rises: true, ..nothing }),
         ("deaf", Removed { losses: true, ..nothing }),
     ];
@@ -147,12 +152,12 @@ fn rate(topology: &Topology) -> Rate {
 }
 
 fn heading(what: &str, theirs: &str, causes: &[(&str, Removed)]) {
-    let names: Vec<_> = causes.iter().map(|(name, _)| format!(" {name:>12}")).collect();
+    let names: Vec<_> = causes.iter().map(|(name, _)| format!(" {name:>13}")).collect();
     println!("{what:37} {:6} {theirs:>9}{}", "law", names.concat());
 }
 
 fn row(name: &str, law: &str, theirs: &str, ours: &[f64]) {
-    let ours: Vec<_> = ours.iter().map(|ours| format!(" {ours:12.2}")).collect();
+    let ours: Vec<_> = ours.iter().map(|ours| format!(" {ours:13.2}")).collect();
     println!("{name:37} {law:6} {theirs:>9}{}", ours.concat());
 }
 
