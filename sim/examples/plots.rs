@@ -128,7 +128,10 @@ impl Series {
 /// The last point of each part of the time, so that a picture stays small.
 fn thinned(points: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     let part = |point: &(f64, f64)| (point.0 / end * 2.0 * POINTS).floor();
-    points.chunk_by(|a, b| part(a).total_cmp(&part(b)).is_eq()).filter_map(|chunk| chunk.last().copied()).collect()
+    points
+        .chunk_by(|a, b| part(a).total_cmp(&part(b)).is_eq())
+        .filter_map(|chunk| chunk.last().copied())
+        .collect()
 }
 
 /// Where a trace goes.

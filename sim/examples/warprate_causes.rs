@@ -5,8 +5,11 @@
 //! ```
 #![allow(missing_docs, reason = "a program, not an interface")]
 
+use std::sync::Arc;
+
 use warprate::cc::warprate::Tuning;
-use warprate::units::{Bytes, Gain};
+use warprate::cc::{Fixed, PathStart};
+use warprate::units::{Bytes, Gain, Rate};
 use warpsim::laws::Made;
 use warpsim::published::{Cell, cells};
 use warpsim::scenario::{self, Options};
@@ -24,17 +27,31 @@ struct Removed {
     /// millisecond, and takes the round trip from the newest packets, the fastest of all where packets overtake
     /// each other.
     time_threshold: Option<Gain>,
+    /// Looking for the rate: it is told, and leaves in a window without end.
+    search: Option<Rate>,
 }
 
-const NONE: Removed = Removed { blind_budget: false, packets: false, time_threshold: None };
+const NONE: Removed = Removed { blind_budget: false, packets: false, time_threshold: None, search: None };
+
+const TWICE: Removed = Removed { time_threshold: Some(Gain::percent(200)), ..NONE };
+const LATE: Removed = Removed { time_threshold: Some(Gain::percent(1600)), ..NONE };
 
 const CAUSES: &[(&str, Removed)] = &[
     ("as it is", NONE),
     ("blind 12 MB", Removed { blind_budget: true, ..NONE }),
-    ("2 RTT", Removed { time_threshold: Some(Gain::percent(200)), ..NONE }),
-    ("16 RTT", Removed { time_threshold: Some(Gain::percent(1600)), ..NONE }),
+    ("2 RTT", TWICE),
+    ("16 RTT", LATE),
     ("9000 bytes", Removed { packets: true, ..NONE }),
-    ("all of them", Removed { blind_budget: true, packets: true, time_threshold: Some(Gain::percent(1600)) }),
+    ("all of them", Removed { blind_budget: true, packets: true, ..LATE }),
+];
+
+/// The same where the rate is known.
+const TOLD: &[(&str, Removed)] = &[
+    ("200 Mbit/s", Removed { search: Some(Rate::mbps(200)), ..TWICE }),
+    ("900 Mbit/s", Removed { search: Some(Rate::mbps(900)), ..TWICE }),
+    ("200, 9000 B", Removed { search: Some(Rate::mbps(200)), packets: true, ..TWICE }),
+    ("400, 9000 B", Removed { search: Some(Rate::mbps(400)), packets: true, ..TWICE }),
+    ("900, 9000 B", Removed { search: Some(Rate::mbps(900)), packets: true, ..TWICE }),
 ];
 
 /// Cells below their floors, and these in Mbit/s, if they are more than what is published.
@@ -55,25 +72,28 @@ const PRICE: &[(&str, Option<&str>)] = &[
     ("jitter-ack-10ms-loss-1pct-30ms-reorder", None),
 ];
 
+/// Cells that need to know it.
+const SEARCHED: &[(&str, Option<&str>)] =
+    &[("jitter-data-10ms-loss-1pct-30ms-reorder", None), ("jitter-both-10ms-loss-1pct-30ms-reorder", None)];
+
 fn main() {
-    let names: Vec<_> = CAUSES.iter().map(|(name, _)| format!(" {name:>11}")).collect();
-    println!("{:40} {:>6}{}", "Mbit/s, median of 5 seeds, host quic", "floor", names.concat());
-    for (id, floor) in CELLS {
-        print_row(id, *floor);
-    }
-    println!("\n{:40}", "and what has no need of it");
-    for (id, floor) in PRICE {
-        print_row(id, *floor);
-    }
+    print_table("Mbit/s, median of 5 seeds, host quic", CAUSES, CELLS);
+    print_table("what has no need of it", CAUSES, PRICE);
+    print_table("2 RTT, and told the rate", TOLD, SEARCHED);
 }
 
-fn print_row(id: &str, floor: Option<&str>) {
-    let cell = cells().into_iter().find(|cell| cell.id == id).expect("a cell");
-    let published = cell.published(&LawSpec::default()).map_or("-".to_owned(), |figure| figure.text);
-    let floor = floor.map_or(published, str::to_owned);
-    let ours: Vec<_> =
-        CAUSES.iter().map(|(_, removed)| format!(" {:11.1}", goodput(&cell, *removed))).collect();
-    println!("{id:40} {floor:>6}{}", ours.concat());
+fn print_table(title: &str, causes: &[(&str, Removed)], rows: &[(&str, Option<&str>)]) {
+    let names: Vec<_> = causes.iter().map(|(name, _)| format!(" {name:>11}")).collect();
+    println!("{title:40} {:>6}{}", "floor", names.concat());
+    for (id, floor) in rows {
+        let cell = cells().into_iter().find(|cell| cell.id == *id).expect("a cell");
+        let published = cell.published(&LawSpec::default()).map_or("-".to_owned(), |figure| figure.text);
+        let floor = floor.map_or(published, str::to_owned);
+        let ours: Vec<_> =
+            causes.iter().map(|(_, removed)| format!(" {:11.1}", goodput(&cell, *removed))).collect();
+        println!("{id:40} {floor:>6}{}", ours.concat());
+    }
+    println!();
 }
 
 fn goodput(cell: &Cell, removed: Removed) -> f64 {
@@ -86,7 +106,12 @@ fn goodput(cell: &Cell, removed: Removed) -> f64 {
         (tuning.blind, tuning.blind_unspread) = (WHOLE, WHOLE);
     }
     let run = |seed| {
-        let law = Made::warprate(tuning, scenario::law_seed(seed, 0));
+        let law = match removed.search {
+            Some(rate) => {
+                Made::Own { factory: Arc::new(move |_: PathStart| Fixed::new(rate, WHOLE)), is_paced: true }
+            }
+            None => Made::warprate(tuning, scenario::law_seed(seed, 0)),
+        };
         let options = Options { seed, time_threshold: removed.time_threshold, ..Options::default() };
         let report = scenario::run_law(&topology, &options, "warprate", &law).expect("cells run");
         report.flows[0].goodput_bps as f64 / 1e6

@@ -32,7 +32,6 @@
 //! delivered for long, whatever the reason, is not sent.
 //!
 //! A verdict of congestion or a mark takes 15 % off D, once per round trip; silence changes nothing.
-//!
 //! All of its numbers stand in [`Tuning`].
 
 mod compete;
@@ -254,9 +253,8 @@ impl WarpRate {
     /// evenly it is a queue that others fill.
     fn blame_others(&mut self) {
         match self.delay.rtt {
-            Some(rtt) if self.delay.queue > self.delay.lump * (self.tuning.epoch_over_lump / 2) => {
-                // Where their queue never empties, our floor is too high, and a loss of theirs looks as if they
-                // had gone. When they are back, the window is what it was, less the answer to that loss.
+            Some(rtt) if self.is_even(self.delay.queue) => {
+                // A loss of theirs looks as if they had gone: the window is what it was, less the answer to it.
                 let recent = self.granted.filter(|(seen, _)| self.now < *seen + self.tuning.interval * 2);
                 let granted = recent.map_or(Bytes::ZERO, |(_, window)| window);
                 let window = (granted * (Gain::ONE - self.tuning.cut)).max(self.rate * rtt.smoothed);
@@ -269,6 +267,11 @@ impl WarpRate {
                 self.delay.queue = Duration::ZERO;
             }
         }
+    }
+
+    /// Whether packets come so evenly that lumps do not explain this delay.
+    fn is_even(&self, delay: Duration) -> bool {
+        delay > self.delay.lump * (self.tuning.epoch_over_lump / 2)
     }
 
     /// The next phase, at an epoch's end.
@@ -302,9 +305,9 @@ impl WarpRate {
         let Phase::Probe(probe) = &mut self.phase else { return };
         let Some(has_arrived) = probe.on_ack(point, &self.tuning) else { return };
         let gain = probe.gain;
-        // One of N flows fills a bottleneck by an N-th of what it adds, and the others yield to a long probe.
-        let above = point.rtt().saturating_sub(self.delay.floor + self.delay.foreign + self.delay.lump);
-        if has_arrived && above <= self.target() {
+        // One of N flows fills a link by an N-th of what it adds, and the others yield to a long probe.
+        let left = point.rtt().saturating_sub(self.delay.floor + self.delay.foreign + self.delay.lump);
+        if has_arrived && !(left > self.target() && self.is_even(left)) {
             self.ladder.on_success();
             self.set_rate(self.rate * gain);
             self.cruise();
@@ -328,13 +331,11 @@ impl WarpRate {
             return;
         }
         let is_high = ack.delay.queue.saturating_sub(self.delay.foreign + epoch.lump()) > high;
-        if !is_high
-            || !epoch.is_conclusive(&self.tuning)
-            || span.arrival(&self.tuning) * (Gain::ONE + self.tuning.step) >= span.pace()
-        {
+        let capacity = span.arrival(&self.tuning);
+        let is_drop = capacity * (Gain::ONE + self.tuning.step) < span.pace();
+        if !is_high || !epoch.is_conclusive(&self.tuning) || !is_drop {
             return;
         }
-        let capacity = span.arrival(&self.tuning);
         self.arrival = capacity;
         let excess = ack.in_flight - capacity * self.delay.floor;
         self.set_rate(capacity);

@@ -111,17 +111,15 @@ fn assert_jitter_is_ignored(quarters: u32, keeps_acks_in_order: bool) {
 
 #[test]
 fn p2_jitter_of_acks_that_overtake_does_not_move_the_pace() {
-    for quarters in [1, 4] {
+    for quarters in [1, 4, 8] {
         assert_jitter_is_ignored(quarters, false);
     }
 }
 
 #[test]
-#[ignore = "fails: 0.90 and 0.84 of the usual volume"]
-fn p2_jitter_of_two_and_five_round_trips_of_acks_that_overtake_does_not_move_the_pace() {
-    for quarters in [8, 20] {
-        assert_jitter_is_ignored(quarters, false);
-    }
+#[ignore = "fails: 0.86 of the usual volume"]
+fn p2_jitter_of_five_round_trips_of_acks_that_overtake_does_not_move_the_pace() {
+    assert_jitter_is_ignored(20, false);
 }
 
 #[test]
@@ -130,7 +128,7 @@ fn p2_jitter_of_acks_in_order_does_not_move_the_pace() {
 }
 
 #[test]
-#[ignore = "fails: 0.81 of the usual volume, and less with more jitter"]
+#[ignore = "fails: 0.71 and 0.44 of the usual volume at one and two round trips, and less with more jitter"]
 fn p2_jitter_of_one_to_five_round_trips_of_acks_in_order_does_not_move_the_pace() {
     for quarters in [4, 8, 20] {
         assert_jitter_is_ignored(quarters, true);

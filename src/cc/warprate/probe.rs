@@ -6,7 +6,8 @@
 //! gain = 1.25, 1.25, 1.5, 2, 2 … while it succeeds; 1.1 after two failures
 //! ```
 //! A probe succeeds if its packets arrived in little more time than they left in, less than a third of the
-//! stretch that a full bottleneck would have given them, and left no more than the target queue behind.
+//! stretch that a full bottleneck would have given them. Where packets come evenly, they may leave no more than
+//! the target queue behind, too.
 
 use std::time::Instant;
 
