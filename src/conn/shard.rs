@@ -254,6 +254,7 @@ impl EndpointState {
             Answer::Admit(under_way) => self.admit(incoming, under_way, server),
             Answer::Replace(handle, under_way) => {
                 self.given_up.push(handle);
+                self.stats.given_up_handshakes += 1;
                 self.admit(incoming, under_way, server);
             }
             Answer::Retry => {
