@@ -223,8 +223,8 @@ impl TransportConfig {
     }
 
     /// Silence after which the connection is given up; the lower of both ends' holds. Default 30 s
-    /// (RFC 9308 §3.2). `None` waits for ever; a server still gives up a handshake after 30 s. Made from a [`Duration`] with `try_into`, which fails above
-    /// 2⁶² ms.
+    /// (RFC 9308 §3.2). `None` waits for ever; a server still gives up a handshake after 30 s. Made from a
+    /// [`Duration`] with `try_into`, which fails above 2⁶² ms.
     pub fn max_idle_timeout(&mut self, timeout: Option<IdleTimeout>) -> &mut Self {
         self.max_idle_timeout = timeout;
         self

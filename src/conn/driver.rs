@@ -19,8 +19,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{
-    ConnectionEvent, ConnectionHandle, DatagramEvent, EndpointEvent, Transmit, TransportError,
-    TransportErrorCode,
+    ConnectionEvent, ConnectionHandle, EndpointEvent, Transmit, TransportError, TransportErrorCode,
 };
 use quinn_udp::{BATCH_SIZE, RecvMeta};
 use tokio::task::AbortHandle;
@@ -34,9 +33,9 @@ use super::error::ConnectionError;
 use super::error_queue::Report;
 use super::interface::{Outlet, Outlets, SendClock};
 use super::sampler::Sampler;
-use super::shard::{EndpointState, Shard};
+use super::shard::Shard;
 use super::sizing::Sizing;
-use super::socket::{self, Outgoing, Socket};
+use super::socket::{Outgoing, Socket};
 use super::txtime::ReleaseTime;
 use crate::egress::{Deadlines, Egress, Turn};
 use crate::units::Bytes;
@@ -194,6 +193,7 @@ impl Driver {
         }
         drop(events_left);
         self.events = events;
+        self.give_up_handshakes();
         Ok(true)
     }
 
@@ -210,8 +210,19 @@ impl Driver {
                 let mut few = BytesMut::from(few);
                 while !few.is_empty() {
                     let datagram = few.split_to(stride.min(few.len()));
-                    take_in(&mut endpoint, &mut self.events, now, meta, datagram);
+                    self.events.extend(endpoint.take_in(now, meta, datagram));
                 }
+            }
+        }
+    }
+
+    /// Makes room for the clients that came when all places were taken.
+    fn give_up_handshakes(&mut self) {
+        let given_up = std::mem::take(&mut self.shard.endpoint().given_up);
+        for handle in given_up {
+            let connection = self.shard.endpoint().get(handle);
+            if let Some(connection) = connection {
+                connection.lock().give_up_handshake(&mut self.endpoint_events);
             }
         }
     }
@@ -473,24 +484,6 @@ impl Driver {
     /// Whether nobody needs the driver any more.
     fn is_finished(&self) -> bool {
         !self.shard.has_handles() && self.unsent.is_none() && self.shard.endpoint().is_idle()
-    }
-}
-
-/// Lets the endpoint tell whose a datagram is, and keeps what it says.
-fn take_in(
-    endpoint: &mut EndpointState,
-    events: &mut Vec<(ConnectionHandle, ConnectionEvent)>,
-    now: Instant,
-    meta: &RecvMeta,
-    datagram: BytesMut,
-) {
-    let mut response = Vec::new();
-    let ecn = socket::ecn(meta);
-    match endpoint.proto.handle(now, meta.addr, meta.dst_ip, ecn, datagram, &mut response) {
-        Some(DatagramEvent::ConnectionEvent(handle, event)) => events.push((handle, event)),
-        Some(DatagramEvent::NewConnection(incoming)) => endpoint.on_incoming(incoming),
-        Some(DatagramEvent::Response(transmit)) => endpoint.respond(transmit, response),
-        None => {}
     }
 }
 

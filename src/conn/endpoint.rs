@@ -110,6 +110,9 @@ pub struct EndpointStats {
     pub ignored_handshakes: u64,
     /// Clients that were sent a Retry.
     pub retried_handshakes: u64,
+    /// Accepted clients whose handshake was given up for that of another, see
+    /// [`ServerConfig::max_handshakes`].
+    pub given_up_handshakes: u64,
     /// Answers to strangers (refusals, Retry, version negotiation, stateless resets) that were dropped since
     /// 1,024 others were waiting to be sent.
     pub dropped_answers: u64,

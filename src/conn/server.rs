@@ -96,8 +96,10 @@ impl ServerConfig {
 
     /// Handshakes of clients that may be under way at a time: those that wait for
     /// [`Endpoint::accept`](super::Endpoint::accept), that the application has not answered, or that are
-    /// accepted and not yet connected. More are not answered, and knock again. Each takes up to 64 KiB, and is
-    /// given up after 30 s. Default 10,000: as many as a core completes in a few seconds.
+    /// accepted and not yet connected. For one more, the connection that was accepted first and is not connected yet
+    /// is given up with `TimedOut`; if none is accepted, the client gets no answer, and knocks again. Each takes up
+    /// to 64 KiB, and is given up 30 s after it was accepted. Default 10,000: as many as a core completes in a few
+    /// seconds.
     pub fn max_handshakes(&mut self, count: usize) -> &mut Self {
         self.door.handshakes = count;
         self

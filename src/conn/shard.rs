@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
+use std::time::Instant;
 
-use quinn_proto::{ConnectionHandle, Incoming, RetryError, Transmit};
+use bytes::BytesMut;
+use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, Incoming, RetryError, Transmit};
+use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 
 use super::core::Core;
@@ -14,7 +17,7 @@ use super::endpoint::EndpointStats;
 use super::interface::Outlet;
 use super::sampler::SendClockStats;
 use super::server::ServerConfig;
-use super::socket::Socket;
+use super::socket::{self, Socket};
 use super::state::{self, ConnectionRef};
 
 /// What endpoint handles, connections and the driver share.
@@ -38,6 +41,8 @@ pub(super) struct EndpointState {
     /// What clients that come now are served under, if they are.
     pub server: Option<Arc<ServerConfig>>,
     door: Door,
+    /// Connections whose handshake is to be given up.
+    pub given_up: Vec<ConnectionHandle>,
     /// Clients that wait for an answer.
     pub incoming: VecDeque<Waiting>,
     pub stats: EndpointStats,
@@ -80,6 +85,7 @@ impl Shard {
             open: 0,
             server,
             door: Door::default(),
+            given_up: Vec::new(),
             incoming: VecDeque::new(),
             stats: EndpointStats::default(),
             responses: VecDeque::new(),
@@ -190,6 +196,9 @@ impl EndpointState {
         outlet: Outlet,
         under_way: Option<UnderWay>,
     ) -> ConnectionRef {
+        if let Some(under_way) = &under_way {
+            self.door.on_accepted(handle, under_way);
+        }
         let shared = state::Shared::new(handle, core, shard.clone(), outlet, under_way);
         if self.connections.len() <= handle.0 {
             self.connections.resize_with(handle.0 + 1, || None);
@@ -219,15 +228,34 @@ impl EndpointState {
         self.server = server;
     }
 
+    /// Whose a datagram is, and what it means to the connection; strangers are dealt with.
+    pub fn take_in(
+        &mut self,
+        now: Instant,
+        meta: &RecvMeta,
+        datagram: BytesMut,
+    ) -> Option<(ConnectionHandle, ConnectionEvent)> {
+        let mut response = Vec::new();
+        let ecn = socket::ecn(meta);
+        match self.proto.handle(now, meta.addr, meta.dst_ip, ecn, datagram, &mut response)? {
+            DatagramEvent::ConnectionEvent(handle, event) => return Some((handle, event)),
+            DatagramEvent::NewConnection(incoming) => self.on_incoming(incoming),
+            DatagramEvent::Response(transmit) => self.respond(transmit, response),
+        }
+        None
+    }
+
     /// A client has knocked.
-    pub fn on_incoming(&mut self, incoming: Incoming) {
+    fn on_incoming(&mut self, incoming: Incoming) {
         let Some(server) = self.server.clone().filter(|_| !self.is_closed) else {
             return self.refuse(incoming);
         };
         match self.door.knock(server.door, incoming.remote_address_validated()) {
-            Answer::Admit(under_way) => {
-                self.incoming.push_back(Waiting { incoming, under_way, config: server });
-                self.wake_waiting();
+            Answer::Admit(under_way) => self.admit(incoming, under_way, server),
+            Answer::Replace(handle, under_way) => {
+                self.given_up.push(handle);
+                self.stats.given_up_handshakes += 1;
+                self.admit(incoming, under_way, server);
             }
             Answer::Retry => {
                 if let Err(error) = self.retry(incoming) {
@@ -236,6 +264,11 @@ impl EndpointState {
             }
             Answer::Ignore => self.ignore(incoming),
         }
+    }
+
+    fn admit(&mut self, incoming: Incoming, under_way: UnderWay, config: Arc<ServerConfig>) {
+        self.incoming.push_back(Waiting { incoming, under_way, config });
+        self.wake_waiting();
     }
 
     /// Takes up no more connections, and turns those away that have knocked.

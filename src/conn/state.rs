@@ -50,6 +50,7 @@ impl Shared {
             is_established: false,
             is_announced: false,
             is_abandoned: false,
+            is_drained: false,
             error: None,
             events: events.clone(),
             datagrams: datagrams.clone(),
@@ -188,6 +189,8 @@ pub(super) struct State {
     is_announced: bool,
     /// No handles are left: close as soon as what was finished is delivered.
     is_abandoned: bool,
+    /// The endpoint has been told to forget it.
+    is_drained: bool,
     error: Option<ConnectionError>,
     /// Tasks wait here for anything but one stream or a datagram.
     events: Arc<Notify>,
@@ -323,6 +326,9 @@ impl State {
         now: Instant,
         endpoint_events: &mut VecDeque<(ConnectionHandle, EndpointEvent)>,
     ) {
+        if self.is_drained {
+            return;
+        }
         while let Some(event) = self.core.poll() {
             self.on_event(event);
         }
@@ -330,8 +336,22 @@ impl State {
             self.close(now, VarInt::from_u32(0), Bytes::new());
         }
         while let Some(event) = self.core.poll_endpoint_events() {
+            if event.is_drained() {
+                self.is_drained = true;
+                self.under_way = None;
+            }
             endpoint_events.push_back((self.handle, event));
         }
+    }
+
+    /// Forgets the client at once and without a word, if its handshake is still under way.
+    pub fn give_up_handshake(&mut self, endpoint_events: &mut VecDeque<(ConnectionHandle, EndpointEvent)>) {
+        if self.is_drained || self.under_way.take().is_none() {
+            return;
+        }
+        self.terminate(ConnectionError::TimedOut);
+        self.is_drained = true;
+        endpoint_events.push_back((self.handle, EndpointEvent::drained()));
     }
 
     fn on_event(&mut self, event: Event) {

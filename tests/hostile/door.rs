@@ -8,7 +8,7 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use warprate::conn::Law;
-use warprate::{Connection, Endpoint, Incoming, ServerConfig};
+use warprate::{Connection, ConnectionError, Endpoint, Incoming, ServerConfig};
 
 use crate::common::configs;
 use crate::common::sockets::{fixed, localhost};
@@ -161,6 +161,31 @@ fn clients_that_are_accepted_and_go_no_further_keep_nobody_out() {
         assert_eq!(server.stats().retried_handshakes, 200);
         come_in(&client, &server).await;
         assert_eq!(server.stats().retried_handshakes, 201, "it, too");
+    });
+}
+
+#[test]
+fn clients_that_go_no_further_make_room_for_those_who_do() {
+    runtime().block_on(async {
+        let (server, client) = endpoints(|config| {
+            config.max_handshakes(100).max_unvalidated_handshakes(100);
+        });
+        flood(&knocks(100, server.local_addr().unwrap()), &server).await;
+        let accepted: Vec<_> = waiting(&server).await.into_iter().map(|it| it.accept().unwrap()).collect();
+        assert_eq!((accepted.len(), server.open_connections()), (100, 100));
+        let mut connections = vec![];
+        for _ in 0..10 {
+            connections.push(come_in(&client, &server).await);
+        }
+        // Who has connected takes no place, so that one made room for all.
+        let stats = server.stats();
+        assert_eq!(
+            (server.open_connections(), stats.given_up_handshakes, stats.ignored_handshakes),
+            (109, 1, 0)
+        );
+        let first = accepted.into_iter().next().unwrap();
+        assert_eq!(first.await.unwrap_err(), ConnectionError::TimedOut);
+        assert!(connections.iter().all(|(_, serving)| serving.close_reason().is_none()));
     });
 }
 

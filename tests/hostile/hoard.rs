@@ -84,6 +84,20 @@ fn what_is_in_flight_costs_what_is_stated() {
     assert!(counted.bytes_current <= packets * PER_PACKET, "{counted:?}");
 }
 
+/// The application reads what comes, in no order.
+#[test]
+fn gaps_in_a_stream_that_is_read_unordered_cost_what_is_stated() {
+    let mut pair = bare_pair(Law::warprate(1));
+    let counted = allocation_counter::measure(|| {
+        say(&mut pair, &gaps(2, 0..100_000));
+        pair.departures = vec![];
+    });
+    assert_eq!((verdict(&pair), pair.server.received), (None, 100_000));
+    // Stated at `RecvStream::read_chunk`.
+    println!("{} bytes for each gap", counted.bytes_current / 100_000);
+    assert!(counted.bytes_current <= 100_000 * 64, "{counted:?}");
+}
+
 #[test]
 fn a_stream_of_too_many_gaps_ends_the_connection() {
     let mut pair = bare_pair(Law::warprate(1));

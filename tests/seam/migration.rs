@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use quinn_proto::ConnectionError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use warprate::conn::Law;
@@ -362,4 +363,41 @@ fn a_client_that_moves_at_random_loses_nothing_in_either_direction() {
             assert_eq!(path.in_flight, Bytes::ZERO, "seed {seed}: {path:?}");
         }
     }
+}
+
+/// A client that only receives moves to another host during an outage, and its system does not tell. From then on
+/// all gets through that knows of it, but for the client's first full datagram if `is_answer_lost`.
+fn moved_unnoticed(keep_alive: Option<Duration>, is_answer_lost: bool) -> Pair {
+    let mut client = fixed(Rate::mbps(10));
+    client.transport.keep_alive_interval(keep_alive);
+    let mut pair = settled(DELAY, client, fixed(Rate::mbps(20)));
+    pair.download(5_000_000);
+    pair.run(ms(500));
+    pair.fate = losing(DELAY, |_| true);
+    pair.run(ms(1_000));
+    pair.move_client(away(1));
+    let mut loses = is_answer_lost;
+    pair.fate = losing(DELAY, move |departure| {
+        let is_answer = departure.from_client && departure.data.len() >= 1200;
+        let is_elsewhere = !departure.from_client && departure.destination != away(1);
+        is_elsewhere || (is_answer && std::mem::take(&mut loses))
+    });
+    pair.run_until(ms(120_000), |pair| pair.client.is_finished || pair.client.lost().is_some());
+    pair
+}
+
+/// Neither ever knows; the idle timeout ends it, unless a keep-alive tells (RFC 9000 §10.1.2).
+#[test]
+fn a_silent_client_that_moves_unnoticed_times_out_unless_it_is_kept_alive() {
+    assert_eq!(moved_unnoticed(None, false).client.lost(), Some(&ConnectionError::TimedOut));
+    assert_eq!(moved_unnoticed(Some(ms(10_000)), false).client.received, 5_000_000);
+}
+
+/// DEVIATES from RFC 9000 §8.2.1, which lets PATH_CHALLENGE be sent again: quinn-proto asks once. If the answer is
+/// lost, the server may send three times what it receives for three probe timeouts; and a keep-alive whose ACK
+/// is ten seconds old has just made those longer than anyone waits.
+#[test]
+fn an_answer_to_a_path_challenge_that_is_lost_is_not_asked_for_again() {
+    let pair = moved_unnoticed(Some(ms(10_000)), true);
+    assert_eq!(pair.client.lost(), Some(&ConnectionError::TimedOut));
 }

@@ -78,7 +78,8 @@ impl RecvStream {
     /// Reads the next chunk of at most `max` bytes, or `None` at the end of the stream.
     ///
     /// With `ordered` false, chunks come as they arrive, with their offset; then ordered reads are over
-    /// for this stream. Nothing is copied. Cancel-safe.
+    /// for this stream. Nothing is copied. Which parts have come is remembered, 64 bytes for each gap: a peer can
+    /// leave one after each byte within its window. Cancel-safe.
     pub async fn read_chunk(&mut self, max: usize, ordered: bool) -> Result<Option<Chunk>, ReadError> {
         poll_fn(|cx| self.poll_with(cx, ordered, |chunks| next_chunk(chunks, max))).await
     }
