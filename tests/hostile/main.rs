@@ -1,4 +1,6 @@
-//! Hostile input to the sans-IO core. The fuzz targets of `fuzz/` use the same doors.
+//! Hostile peers. What reads bytes goes through the doors of the fuzz targets (`strangers`, `established`,
+//! `feedback`, and `seeds`, which replays what the fuzzers keep). The rest are peers that follow the letter: `floods`
+//! of clients in virtual time, `acks` that lie, what a peer may `hoard`, and the `door` on a real socket.
 
 #[path = "../common/mod.rs"]
 mod common;
