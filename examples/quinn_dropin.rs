@@ -1,7 +1,8 @@
-//! A law of ours in stock quinn. `cargo run --release --example quinn_dropin`
+//! Laws of ours in stock quinn. `cargo run --release --example quinn_dropin`
 //!
-//! 20 MB cross a 100 Mbit/s, 20 ms path that loses 1 % of the data: from quinn as it is, from quinn with WarpRATE for a
-//! congestion controller, from quinn on a paced socket, and from our own endpoint. The client is quinn's as it is.
+//! 10 MB cross a 100 Mbit/s, 20 ms path that loses 1 % of the data: from quinn as it is, from quinn with our CUBIC, BBRv3
+//! and WarpRATE for congestion controllers, from quinn on a paced socket, and from our own endpoint. The client is
+//! quinn's as it is.
 #![allow(clippy::disallowed_methods, reason = "an example reads the clock")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,12 +13,12 @@ use anyhow::{Context, Result};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use warplink::{PathProfile, Probability, UdpRelay};
 use warprate::Law;
-use warprate::cc::{WarpRate, seeded};
+use warprate::cc::{Bbr3, Cubic, LawFactory, WarpRate, seeded};
 use warprate::conn::DropIn;
 use warprate::stock::Paced;
 use warprate::units::Rate;
 
-const BYTES: usize = 20_000_000;
+const BYTES: usize = 10_000_000;
 const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// quinn as it is.
@@ -28,10 +29,13 @@ async fn quinn_alone(config: quinn::ServerConfig) -> Result<SocketAddr> {
     Ok(addr)
 }
 
-/// One line more: the law as a congestion controller. Draw the seed, so that servers do not probe alike.
-async fn with_controller(mut config: quinn::ServerConfig) -> Result<SocketAddr> {
+/// One line more: the law as a congestion controller.
+async fn with_controller(
+    mut config: quinn::ServerConfig,
+    law: impl LawFactory + 'static,
+) -> Result<SocketAddr> {
     let mut transport = quinn::TransportConfig::default();
-    transport.congestion_controller_factory(Arc::new(DropIn::new(seeded(1, WarpRate::new))));
+    transport.congestion_controller_factory(Arc::new(DropIn::new(law)));
     config.transport_config(Arc::new(transport));
     quinn_alone(config).await
 }
@@ -82,7 +86,13 @@ async fn main() -> Result<()> {
     let config = quinn::ServerConfig::with_single_cert(vec![certificate.clone()], key())?;
     let servers = [
         ("quinn", quinn_alone(config.clone()).await?),
-        ("quinn, WarpRATE as its controller", with_controller(config.clone()).await?),
+        ("quinn, CUBIC as its controller", with_controller(config.clone(), Cubic::new).await?),
+        // Draw the seeds, so that servers do not probe alike.
+        ("quinn, BBRv3 as its controller", with_controller(config.clone(), seeded(1, Bbr3::new)).await?),
+        (
+            "quinn, WarpRATE as its controller",
+            with_controller(config.clone(), seeded(1, WarpRate::new)).await?,
+        ),
         ("quinn, WarpRATE on a paced socket", on_paced_socket(config).await?),
         ("warprate's endpoint", our_endpoint(certificate.clone(), key()).await?),
     ];

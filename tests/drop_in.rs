@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::congestion::{Controller, ControllerFactory};
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use warprate::cc::{Cubic, Fixed, LawFactory, NewReno, PathStart, WarpRate, seeded};
+use warprate::cc::{Bbr3, Cubic, Fixed, LawFactory, NewReno, PathStart, WarpRate, seeded};
 use warprate::conn::DropIn;
 use warprate::units::{Bytes, Rate};
 
@@ -59,8 +59,13 @@ async fn stock_quinn_downloads_under_every_law() {
     const BYTES: usize = 3_000_000;
     let fixed = |_: PathStart| Fixed::new(Rate::mbps(400), Bytes::mb(4));
     let warprate = seeded(1, WarpRate::new);
-    let factories =
-        [DropIn::new(warprate), DropIn::new(Cubic::new), DropIn::new(NewReno::new), DropIn::new(fixed)];
+    let factories = [
+        DropIn::new(warprate),
+        DropIn::new(Cubic::new),
+        DropIn::new(NewReno::new),
+        DropIn::new(seeded(1, Bbr3::new)),
+        DropIn::new(fixed),
+    ];
     for factory in factories {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
         let certificate = certified.cert.der().clone();
