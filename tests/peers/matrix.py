@@ -71,7 +71,8 @@ def nothing_more(_: Story) -> str | None:
 def retried(story: Story) -> str | None:
     if not story.retry_tokens:
         return "no Retry was sent"
-    if story.retry_tokens[-1] not in story.tokens:
+    # A client whose first flight is two datagrams gets two, and takes up one (RFC 9000 section 17.2.5.2).
+    if not set(story.retry_tokens) & set(story.tokens):
         return "the token of the Retry did not come back"
     return None
 
@@ -120,11 +121,18 @@ CELLS = [
 ]
 
 
+NO_RESUMPTION = "s2n-quic does not resume with rustls: aws/s2n-quic issue 2099"
+
 # What a peer of that version fails at with every other end, stock quinn and itself included, so that the failure says
 # nothing of ours. A version that can do it passes.
 KNOWN = {
     ("quiche", "0.30.0", "serves us", "rebinding"): "quiche's server stops sending after a rebinding: also to quinn's "
     "client and to its own",
+    ("quiche", "0.30.0", "gets from us", "migration"): "quiche's client ends with InvalidState at times after it has "
+    "moved: with quinn's server in 11 of 15 runs, with ours in 6",
+    ("s2n", "1.91.0", "serves us", "resumption"): NO_RESUMPTION,
+    ("s2n", "1.91.0", "serves us", "0-RTT"): NO_RESUMPTION,
+    ("s2n", "1.91.0", "gets from us", "resumption"): NO_RESUMPTION,
 }
 
 
