@@ -133,7 +133,7 @@ impl Control {
             self.pacer.rest(now);
             return Release::OnAck;
         }
-        match self.release_by_time(now) {
+        match self.pace(now) {
             Release::Now { bytes } => Release::Now { bytes: bytes.min(room) },
             later => later,
         }
@@ -142,13 +142,7 @@ impl Control {
     /// Whether it is time for a datagram, for those who count by themselves what is in flight.
     pub fn release_by_time(&mut self, now: Instant) -> Release {
         self.on_deadline(now);
-        let missed = self.pacer.missed();
-        let release = self.pacer.release(now);
-        if self.pacer.missed() > missed {
-            // The host was too busy, or its send buffer full: what arrives now shows the host, not the path.
-            self.ledger.mark_app_limited();
-        }
-        release
+        self.pace(now)
     }
 
     /// Whether a datagram may leave twice: the law lets it, the peer has answered on this path, and what
@@ -232,6 +226,16 @@ impl Control {
             Mind::Law(law) => law.state(),
             Mind::Foreign(name) => name,
         }
+    }
+
+    fn pace(&mut self, now: Instant) -> Release {
+        let missed = self.pacer.missed();
+        let release = self.pacer.release(now);
+        if self.pacer.missed() > missed {
+            // The host was too busy, or its send buffer full: what arrives now shows the host, not the path.
+            self.ledger.mark_app_limited();
+        }
+        release
     }
 
     fn on_deadline(&mut self, now: Instant) {

@@ -18,9 +18,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quinn_proto::{
-    ConnectionEvent, ConnectionHandle, EndpointEvent, Transmit, TransportError, TransportErrorCode,
-};
+use quinn_proto::{ConnectionEvent, ConnectionHandle, EndpointEvent, TransportError, TransportErrorCode};
 use quinn_udp::{BATCH_SIZE, RecvMeta};
 use tokio::task::AbortHandle;
 
@@ -36,7 +34,6 @@ use super::sampler::Sampler;
 use super::shard::Shard;
 use super::sizing::Sizing;
 use super::socket::{Outgoing, Socket};
-use super::txtime::ReleaseTime;
 use crate::egress::{Deadlines, Egress, Turn};
 use crate::units::Bytes;
 
@@ -72,6 +69,8 @@ pub(super) struct Driver {
     events: Vec<(ConnectionHandle, ConnectionEvent)>,
     dirty: Vec<ConnectionHandle>,
     moved: Vec<(ConnectionHandle, Outlet)>,
+    /// Connections whose handshake is to be given up.
+    given_up: Vec<ConnectionHandle>,
     endpoint_events: VecDeque<(ConnectionHandle, EndpointEvent)>,
 }
 
@@ -115,6 +114,7 @@ impl Driver {
             events: Vec::new(),
             dirty: Vec::new(),
             moved: Vec::new(),
+            given_up: Vec::new(),
             endpoint_events: VecDeque::new(),
         })
     }
@@ -214,12 +214,12 @@ impl Driver {
                 }
             }
         }
+        self.given_up.append(&mut endpoint.given_up);
     }
 
     /// Makes room for the clients that came when all places were taken.
     fn give_up_handshakes(&mut self) {
-        let given_up = std::mem::take(&mut self.shard.endpoint().given_up);
-        for handle in given_up {
+        for handle in self.given_up.drain(..) {
             let connection = self.shard.endpoint().get(handle);
             if let Some(connection) = connection {
                 connection.lock().give_up_handshake(&mut self.endpoint_events);
@@ -456,7 +456,7 @@ impl Driver {
         while let Some((transmit, datagram)) = response {
             let now = clock::now();
             self.egress.on_sent(None, now, Bytes::of_len(transmit.size));
-            let release = self.release_for_stranger(now, &transmit);
+            let release = self.outlets.release_for_stranger(transmit.destination, now);
             self.socket.try_send(&Outgoing { transmit, release, planned: None }, &datagram)?;
             let mut endpoint = self.shard.endpoint();
             response = endpoint.responses.pop_front();
@@ -465,13 +465,6 @@ impl Driver {
             }
         }
         Ok(())
-    }
-
-    /// `etf` drops whatever has no release time; `fq` lets it through at once.
-    fn release_for_stranger(&self, now: Instant, transmit: &Transmit) -> Option<ReleaseTime> {
-        let is_etf = self.socket.clock() == SendClock::Etf;
-        let outlet = is_etf.then(|| self.outlets.towards(transmit.destination))?;
-        (outlet.clock == SendClock::Etf).then(|| outlet.release(now))
     }
 
     /// Ends the driver because the system fails it.

@@ -34,6 +34,7 @@ use std::time::Instant;
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
+use super::tap::SHUT;
 use crate::cc::{LawFactory, PathStart};
 use crate::control::Control;
 use crate::signal::{Feedback, Purpose, Release};
@@ -204,9 +205,6 @@ impl Controller for LawController {
         self
     }
 }
-
-/// Nothing may leave but loss probes, and acknowledgements when nothing else is queued.
-const SHUT: u64 = 1;
 
 #[cfg(all(test, feature = "quinn"))]
 mod tests {

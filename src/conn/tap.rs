@@ -296,8 +296,8 @@ impl Controller for Tap {
 
 /// Any number of datagrams may be polled.
 const OPEN: u64 = 1 << 32;
-/// Only loss probes and pure acknowledgements leave.
-const SHUT: u64 = 1;
+/// Only loss probes leave, and pure acknowledgements when nothing else is queued.
+pub(super) const SHUT: u64 = 1;
 
 /// No packet number, which are below 2⁶² (RFC 9000 §12.3), and no path.
 const NONE: u64 = u64::MAX;

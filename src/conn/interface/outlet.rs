@@ -54,7 +54,12 @@ impl Outlet {
         Self { link: 0, anchor, clock: SendClock::Timer, margin, early, is_fickle: false }
     }
 
-    /// What the kernel is to be told of a batch that departs at `departure`.
+    /// What the kernel is to be told of a batch that departs at `departure`, if it keeps release times.
+    pub fn release_if_kept(&self, departure: Instant) -> Option<ReleaseTime> {
+        (self.clock != SendClock::Timer).then(|| self.release(departure))
+    }
+
+    /// The same where it does.
     pub fn release(&self, departure: Instant) -> ReleaseTime {
         ReleaseTime { at: departure + self.early, ahead: self.margin + self.early }
     }
@@ -91,6 +96,13 @@ impl Outlets {
         };
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&index).copied();
         known.unwrap_or_else(|| self.learn(index))
+    }
+
+    /// When the kernel is to let a datagram of the endpoint itself go. `etf` drops whatever has no release time;
+    /// `fq` lets it through at once.
+    pub fn release_for_stranger(&self, remote: SocketAddr, now: Instant) -> Option<ReleaseTime> {
+        let is_etf = self.seat().clock == SendClock::Etf;
+        is_etf.then(|| self.towards(remote)).and_then(|outlet| outlet.release_if_kept(now))
     }
 
     /// Something has changed: what was known is looked up anew.

@@ -23,7 +23,6 @@ use crate::conn::endpoint::EndpointConfig;
 use crate::conn::interface::{Outlet, Outlets, SendClock};
 use crate::conn::sizing::Sizing;
 use crate::conn::socket::Socket;
-use crate::conn::txtime::ReleaseTime;
 use crate::conn::watcher;
 use crate::egress::{Deadlines, Flow};
 use crate::units::{Bytes, Rate};
@@ -147,7 +146,8 @@ impl Keeper {
     /// Sends a batch: its first burst at once, the others when their time comes.
     pub fn send(&self, batch: &Transmit<'_>, sender: Option<&Arc<Place>>) -> io::Result<()> {
         let Some(slot) = sender.and_then(|sender| self.slot_of(sender, batch.destination)) else {
-            return self.socket.send(batch, self.release_for_stranger(batch.destination));
+            let release = self.outlets.release_for_stranger(batch.destination, clock::now());
+            return self.socket.send(batch, release);
         };
         let (outlet, rate, burst) = slot.pace();
         let now = clock::now();
@@ -160,7 +160,7 @@ impl Keeper {
                 self.hold(at, Held::new(&transmit, departure, outlet));
                 continue;
             }
-            match self.socket.send(&transmit, release(&outlet, departure)) {
+            match self.socket.send(&transmit, outlet.release_if_kept(departure)) {
                 Ok(()) => {}
                 // quinn keeps a batch of which nothing has left.
                 Err(error) if wait.is_zero() || error.kind() != io::ErrorKind::WouldBlock => {
@@ -181,12 +181,6 @@ impl Keeper {
         sender.slot.get_or_init(|| Arc::downgrade(&slot));
         slot.join(sender);
         Some(slot)
-    }
-
-    /// `etf` drops whatever has no release time; `fq` lets it through at once.
-    fn release_for_stranger(&self, destination: SocketAddr) -> Option<ReleaseTime> {
-        let is_etf = self.socket.clock() == SendClock::Etf;
-        is_etf.then(|| self.outlets.towards(destination)).and_then(|outlet| release(&outlet, clock::now()))
     }
 
     fn hold(&self, at: Instant, held: Held) {
@@ -214,7 +208,7 @@ impl Keeper {
             slot.wake();
         }
         for held in bursts {
-            match self.socket.send(&held.transmit(), release(&held.outlet, held.departure)) {
+            match self.socket.send(&held.transmit(), held.outlet.release_if_kept(held.departure)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.hold(now + FULL_BUFFER, held),
                 // Lost on the way, as it might be a hop further on.
                 Err(error) => tracing::debug!(%error, "a burst was not sent"),
@@ -403,10 +397,6 @@ fn hand_over(outlet: &Outlet, departure: Instant, now: Instant) -> Instant {
         _ if departure <= now + LEAD => now,
         _ => departure - LEAD / 2,
     }
-}
-
-fn release(outlet: &Outlet, departure: Instant) -> Option<ReleaseTime> {
-    (outlet.clock != SendClock::Timer).then(|| outlet.release(departure))
 }
 
 /// On a dual-stack socket quinn writes IPv4 addresses as IPv6.
