@@ -136,6 +136,7 @@ impl std::fmt::Debug for Law {
 /// | datagrams of the application | their two buffers |
 /// | packets on their way, and those lost | 1 KiB for each of what the law wants in flight, and for 4096 lost |
 /// | copies of the last packets | 190 KB on a path that loses some |
+/// | datagrams that overtook others | 4096, for [`longest_hold`](Self::longest_hold): 33 MB, if each was the only one kept of its buffer |
 ///
 /// A peer has up to [`max_concurrent_uni_streams`](Self::max_concurrent_uni_streams) and
 /// [`max_concurrent_bidi_streams`](Self::max_concurrent_bidi_streams) of its own, so a server of strangers
@@ -158,6 +159,7 @@ pub struct TransportConfig {
     datagram_send_buffer: Bytes,
     initial_mtu: u16,
     time_threshold: Gain,
+    longest_hold: Duration,
     #[cfg(feature = "qlog")]
     qlog: Option<super::qlog::Qlog>,
 }
@@ -178,6 +180,7 @@ impl Default for TransportConfig {
             datagram_send_buffer: DATAGRAM_BUFFER,
             initial_mtu: 1200,
             time_threshold: TIME_THRESHOLD,
+            longest_hold: LONGEST_HOLD,
             #[cfg(feature = "qlog")]
             qlog: None,
         }
@@ -282,11 +285,23 @@ impl TransportConfig {
         self
     }
 
+    /// Longest time that a full datagram which overtook others is held back, so that they come in order. It happens
+    /// only where packets do come late, and lasts as long as they are late. Zero hands everything on as it comes,
+    /// which suits an application of datagrams that makes its own order. Default 100 ms.
+    pub fn longest_hold(&mut self, time: Duration) -> &mut Self {
+        self.longest_hold = time;
+        self
+    }
+
     /// Writes a qlog of the connection. One log tells of one connection: give each its own.
     #[cfg(feature = "qlog")]
     pub fn qlog(&mut self, log: super::qlog::Qlog) -> &mut Self {
         self.qlog = Some(log);
         self
+    }
+
+    pub(super) fn hold(&self) -> Duration {
+        self.longest_hold
     }
 
     pub(super) fn dead_link_after(&self) -> Option<Duration> {
@@ -386,6 +401,9 @@ const PACED_PACKET_THRESHOLD: u32 = 128;
 
 /// RFC 9002 §6.1.2.
 const TIME_THRESHOLD: Gain = Gain::ratio(9, 8);
+
+/// What people take for at once, and probe timers of most paths outlast.
+const LONGEST_HOLD: Duration = Duration::from_millis(100);
 
 /// 10 Gbit/s × 25 ms = 31 MB, three times.
 const STREAM_WINDOW: Bytes = Bytes::mib(96);

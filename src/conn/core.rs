@@ -12,6 +12,9 @@
 //! Every datagram is polled by itself, with a departure of its own that is at least a nanosecond after
 //! the one before. That makes the departure its identity, and the ledger exact.
 
+mod arrivals;
+mod paths;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,15 +24,16 @@ use quinn_proto::{
     Transmit, VarInt,
 };
 
+use self::paths::new_control;
 use super::ack_debt::AckDebt;
 use super::batch::{Batch, BatchLimits};
 use super::config::{ClientHandshake, Law, LawKind, TransportConfig};
 use super::crypto::TappedServer;
 use super::limits::{Limit, Limits};
+use super::resequencer::Resequencer;
 use super::stats::{CongestionState, ConnectionStats, Tally};
 use super::tail::{Name, Tail};
 use super::tap::{Entry, Shared, foreign_plan};
-use crate::cc::PathStart;
 use crate::control::Control;
 use crate::loss::{RecoveryClock, Waiting};
 use crate::signal::{Feedback, PathId, Plan, Purpose, Release};
@@ -50,6 +54,9 @@ pub struct Setup {
 pub struct Core {
     inner: quinn_proto::Connection,
     tap: Arc<Shared>,
+    resequencer: Resequencer<ConnectionEvent>,
+    /// Datagrams that have come since the last full one.
+    since_full: u32,
     setup: Setup,
     path: PathId,
     control: Control,
@@ -75,6 +82,8 @@ pub struct Core {
     owes_handshake: bool,
     /// Departure of the newest datagram.
     last_sent: Instant,
+    /// Arrival of the newest acknowledgements.
+    heard_at: Instant,
     log: Vec<Entry>,
     /// Departure of the last batch's first datagram.
     departure: Instant,
@@ -128,6 +137,8 @@ impl Core {
         let mut core = Self {
             inner,
             tap,
+            resequencer: Resequencer::new(setup.transport.hold()),
+            since_full: 0,
             setup,
             path: PathId(0),
             control,
@@ -145,6 +156,7 @@ impl Core {
             is_early: false,
             owes_handshake: false,
             last_sent: now,
+            heard_at: now,
             log: Vec::new(),
             departure: now,
             send_window: Bytes::ZERO,
@@ -167,7 +179,7 @@ impl Core {
         self.told_at = Some(now);
     }
 
-    /// Takes in a datagram or an event of the endpoint.
+    /// Takes in an event of the endpoint, or a datagram as it has come.
     pub fn handle_event(&mut self, now: Instant, event: ConnectionEvent) {
         self.owes_handshake |= self.is_early && self.inner.is_handshaking();
         self.inner.handle_event(event);
@@ -176,6 +188,7 @@ impl Core {
 
     /// The instant that [`poll_timeout`](Self::poll_timeout) named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.hand_on(now);
         self.inner.handle_timeout(now);
         self.told_at = Some(now);
         for (end, why) in
@@ -257,6 +270,7 @@ impl Core {
         self.absorb();
         [
             self.inner.poll_timeout(),
+            self.resequencer.deadline(),
             self.next_release(),
             self.ack_due(),
             self.ping_due(),
@@ -455,9 +469,14 @@ impl Core {
                 }
                 Entry::Feedback { path, feedback } => {
                     self.restore_path(now, path);
+                    // What has waited for its turn is noticed now, and time does not go back.
+                    let feedback = not_before(self.heard_at, feedback);
                     match feedback {
                         Feedback::Acked { sent, .. } => self.tail.on_acked(sent),
-                        Feedback::AckEnd { now, .. } => self.recovery.on_ack(now),
+                        Feedback::AckEnd { now, .. } => {
+                            self.heard_at = now;
+                            self.recovery.on_ack(now);
+                        }
                         Feedback::Lost { newest, .. } => self.tail.on_lost(newest),
                         _ => {}
                     }
@@ -473,44 +492,6 @@ impl Core {
         let polled = self.tap.take_polled();
         polled.into_iter().for_each(|path| self.restore_path(now, path));
         polled.is_some()
-    }
-
-    /// The connection moves to another path. A rebinding within one address keeps the law, as the
-    /// state machine keeps its controller; any other move starts afresh.
-    fn open_path(&mut self, now: Instant, path: PathId, from: Option<PathId>) {
-        if path == self.path {
-            return;
-        }
-        let control = match from {
-            Some(from) if from == self.path => self.control.rebound(now),
-            _ => new_control(&self.setup, &self.inner, now),
-        };
-        let old = std::mem::replace(&mut self.control, control);
-        // No ACK is reported before a path is validated, and an invalid one is never returned to.
-        if self.previous.is_none() || !old.ledger().delivered().is_zero() {
-            self.previous = Some((self.path, old));
-        }
-        self.leave_path(path);
-    }
-
-    /// Only the present path has anything to tell: if it is another than we took it for, the state
-    /// machine has returned to it because the one after it failed its validation.
-    fn restore_path(&mut self, now: Instant, path: PathId) {
-        if path == self.path {
-            return;
-        }
-        self.control = match self.previous.take() {
-            Some((previous, control)) if previous == path => control,
-            // It was validated, but left before anything that it carried was acknowledged.
-            _ => new_control(&self.setup, &self.inner, now),
-        };
-        self.leave_path(path);
-    }
-
-    fn leave_path(&mut self, next: PathId) {
-        self.path = next;
-        self.tail.clear();
-        self.name = None;
     }
 
     /// When one datagram may pass the shut gate because the peer waits for acknowledgements.
@@ -563,23 +544,20 @@ impl Core {
     }
 }
 
+/// The same, noticed at `at` if it seems to have been earlier.
+fn not_before(at: Instant, mut feedback: Feedback) -> Feedback {
+    if let Feedback::AckEnd { now, .. } | Feedback::Lost { now, .. } | Feedback::Marked { now, .. } =
+        &mut feedback
+    {
+        *now = at.max(*now);
+    }
+    feedback
+}
+
 /// Whether a datagram holds a single 1-RTT packet. The highest bit of its first byte tells (RFC 9000 §17.3):
 /// the packets of a handshake have it set, and a 1-RTT packet can only be the last of a datagram (§12.2).
 fn is_one_packet(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & 0x80 == 0)
-}
-
-fn new_control(setup: &Setup, inner: &quinn_proto::Connection, now: Instant) -> Control {
-    let datagram = Bytes::new(inner.current_mtu().into());
-    match &setup.law.kind {
-        LawKind::Own(factory) => {
-            let start = PathStart::new(now, datagram).with_anchor(setup.anchor);
-            Control::new(now, factory.build(start), setup.anchor, datagram)
-        }
-        LawKind::Foreign(foreign) => {
-            Control::foreign(now, foreign.name(), foreign_plan(inner, inner.rtt()), setup.anchor, datagram)
-        }
-    }
 }
 
 /// How long a client may take for its handshake: as long as it may be silent by default, six attempts or so on a

@@ -4,9 +4,10 @@
 //! count, and never of an acknowledgement that comes after it has declared the packet lost. The session that
 //! seals and opens packets sees the rest: packet numbers, and the ACK frames in plain text.
 //!
-//! *What it decides:* nothing. Every call is passed on as it is. *Out:* the number of the packet sealed
-//! last, the peer's count of marks, and the ranges of ACK frames, as lines of [`tap`](super::tap)'s event log
-//! ahead of those that the same frame causes there. No key and no payload leaves it.
+//! *What it decides:* nothing. Every call is passed on as it is. *Out:* the numbers of the packets sealed and
+//! opened last, the peer's count of marks, and the ranges of ACK frames, as lines of [`tap`](super::tap)'s event
+//! log ahead of those that the same frame causes there; and, of a datagram that has come, the number in its
+//! header. No key and no payload leaves it but the key of that header, which goes to the tap.
 //!
 //! It reads 1-RTT packets only, and in them the ACK frame that stands first or behind PADDING, PING,
 //! HANDSHAKE_DONE and IMMEDIATE_ACK frames, which is where senders put it. A frame that is missed costs
@@ -117,7 +118,11 @@ impl Session for TappedSession {
         if !std::mem::replace(&mut self.has_handshake_keys, true) {
             return Some(keys);
         }
-        Some(Keys { header: keys.header, packet: self.tapped(keys.packet) })
+        let KeyPair { local, remote } = keys.header;
+        let remote = Arc::from(remote);
+        self.shared.set_header_key(Arc::clone(&remote));
+        let header = KeyPair { local, remote: Box::new(SharedHeaderKey(remote)) as Box<dyn HeaderKey> };
+        Some(Keys { header, packet: self.tapped(keys.packet) })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
@@ -136,6 +141,23 @@ impl Session for TappedSession {
         context: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
         self.inner.export_keying_material(output, label, context)
+    }
+}
+
+/// The header key of the peer's 1-RTT packets, which no key update changes (RFC 9001 §5.4).
+struct SharedHeaderKey(Arc<dyn HeaderKey>);
+
+impl HeaderKey for SharedHeaderKey {
+    fn decrypt(&self, pn_offset: usize, packet: &mut [u8]) {
+        self.0.decrypt(pn_offset, packet);
+    }
+
+    fn encrypt(&self, pn_offset: usize, packet: &mut [u8]) {
+        self.0.encrypt(pn_offset, packet);
+    }
+
+    fn sample_size(&self) -> usize {
+        self.0.sample_size()
     }
 }
 
@@ -166,6 +188,7 @@ impl PacketKey for TappedKey {
 
     fn decrypt(&self, packet: u64, header: &[u8], payload: &mut BytesMut) -> Result<(), CryptoError> {
         self.inner.decrypt(packet, header, payload)?;
+        self.shared.set_opened(PacketNumber(packet));
         // Bulk data needs no closer look.
         if may_begin_with_ack(payload) {
             self.note_ack(payload);

@@ -29,6 +29,7 @@ use super::clock;
 use super::error::ConnectionError;
 #[cfg(target_os = "linux")]
 use super::error_queue::Report;
+use super::head::Head;
 use super::interface::{Outlet, Outlets, SendClock};
 use super::sampler::Sampler;
 use super::shard::Shard;
@@ -66,7 +67,7 @@ pub(super) struct Driver {
     failures: u32,
     /// Why the driver ended, if the system is to blame.
     failure: Option<String>,
-    events: Vec<(ConnectionHandle, ConnectionEvent)>,
+    events: Vec<(ConnectionHandle, (Head, ConnectionEvent))>,
     dirty: Vec<ConnectionHandle>,
     moved: Vec<(ConnectionHandle, Outlet)>,
     /// Connections whose handshake is to be given up.
@@ -173,13 +174,13 @@ impl Driver {
         self.route(now, received);
         let mut events = std::mem::take(&mut self.events);
         let mut events_left = events.drain(..).peekable();
-        while let Some((handle, event)) = events_left.next() {
+        while let Some((handle, (head, event))) = events_left.next() {
             let Some(connection) = self.shard.endpoint().get(handle) else { continue };
             let mut state = connection.lock();
             self.sizing.on_rtt(state.core.inner().rtt());
-            state.core.handle_event(now, event);
-            while let Some((_, event)) = events_left.next_if(|(next, _)| *next == handle) {
-                state.core.handle_event(now, event);
+            state.core.handle_datagram(now, &head, event);
+            while let Some((_, (head, event))) = events_left.next_if(|(next, _)| *next == handle) {
+                state.core.handle_datagram(now, &head, event);
             }
             state.forward_events(now, &mut self.endpoint_events);
             if let Some(Some((_, remote))) = self.outlet_of.get_mut(handle.0)

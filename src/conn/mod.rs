@@ -11,6 +11,7 @@
 //! sizing                          how large the socket's buffers should be
 //! interface, txtime               where datagrams leave, how fast, and who holds them until then
 //! core                            one connection without a socket and without a clock
+//! head, resequencer               datagrams that overtook others, in order again
 //! pieces                          what streams are given to write
 //! tail                            what leaves twice at the end of a flight
 //! drop_in, stock                  laws in quinn: by its controllers alone, and with a paced socket
@@ -41,12 +42,14 @@ mod endpoint;
 mod error;
 #[cfg(target_os = "linux")]
 mod error_queue;
+mod head;
 mod incoming;
 mod interface;
 mod limits;
 mod pieces;
 #[cfg(feature = "qlog")]
 mod qlog;
+mod resequencer;
 mod sampler;
 mod server;
 mod shard;
@@ -77,6 +80,7 @@ pub use error::{
     ClosedStream, ConnectError, ConnectionError, ReadError, ReadExactError, ReadToEndError, ResetError,
     StoppedError, WriteError,
 };
+pub use head::Head;
 pub use incoming::{Incoming, IncomingFuture, RetryError};
 pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 pub use limits::{Blocked, Limit};

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::core::Core;
 use super::door::{Answer, Door, UnderWay};
 use super::endpoint::EndpointStats;
+use super::head::Head;
 use super::interface::Outlet;
 use super::sampler::SendClockStats;
 use super::server::ServerConfig;
@@ -228,17 +229,18 @@ impl EndpointState {
         self.server = server;
     }
 
-    /// Whose a datagram is, and what it means to the connection; strangers are dealt with.
+    /// Whose a datagram is, its beginning, and what it means to the connection; strangers are dealt with.
     pub fn take_in(
         &mut self,
         now: Instant,
         meta: &RecvMeta,
         datagram: BytesMut,
-    ) -> Option<(ConnectionHandle, ConnectionEvent)> {
+    ) -> Option<(ConnectionHandle, (Head, ConnectionEvent))> {
         let mut response = Vec::new();
+        let head = Head::of(&datagram);
         let ecn = socket::ecn(meta);
         match self.proto.handle(now, meta.addr, meta.dst_ip, ecn, datagram, &mut response)? {
-            DatagramEvent::ConnectionEvent(handle, event) => return Some((handle, event)),
+            DatagramEvent::ConnectionEvent(handle, event) => return Some((handle, (head, event))),
             DatagramEvent::NewConnection(incoming) => self.on_incoming(incoming),
             DatagramEvent::Response(transmit) => self.respond(transmit, response),
         }

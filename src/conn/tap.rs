@@ -16,13 +16,14 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{
     BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
 };
+use quinn_proto::crypto::HeaderKey;
 
 use crate::signal::{Feedback, PacketNumber, PathId, Plan};
 use crate::units::{Bytes, Gain, Rate};
@@ -39,7 +40,6 @@ pub(super) enum Entry {
 }
 
 /// What taps and core share.
-#[derive(Debug)]
 pub(super) struct Shared {
     is_open: AtomicBool,
     log: Mutex<Vec<Entry>>,
@@ -50,6 +50,10 @@ pub(super) struct Shared {
     polled: AtomicU64,
     /// Number of the 1-RTT packet sealed last, or `NONE` since it was taken.
     sealed: AtomicU64,
+    /// Number of the 1-RTT packet opened last, or `NONE` since it was taken.
+    opened: AtomicU64,
+    /// Reads the headers of the peer's 1-RTT packets, once its handshake has come that far.
+    header_key: OnceLock<Arc<dyn HeaderKey>>,
     /// The peer's newest count of congestion-experienced packets, and what it was at the last mark.
     ce_count: AtomicU64,
     ce_count_at_mark: AtomicU64,
@@ -68,6 +72,8 @@ impl Shared {
             paths: AtomicU64::new(0),
             polled: AtomicU64::new(NONE),
             sealed: AtomicU64::new(NONE),
+            opened: AtomicU64::new(NONE),
+            header_key: OnceLock::new(),
             ce_count: AtomicU64::new(0),
             ce_count_at_mark: AtomicU64::new(0),
             plan_window: AtomicU64::new(0),
@@ -112,6 +118,27 @@ impl Shared {
         let number = self.sealed.load(Ordering::Relaxed);
         self.sealed.store(NONE, Ordering::Relaxed);
         (number != NONE).then_some(PacketNumber(number))
+    }
+
+    /// Notes a 1-RTT packet that was opened, and so is the peer's.
+    pub fn set_opened(&self, number: PacketNumber) {
+        self.opened.store(number.0, Ordering::Relaxed);
+    }
+
+    /// The 1-RTT packet in the datagram just handed on, if there is an authentic one.
+    pub fn take_opened(&self) -> Option<PacketNumber> {
+        let number = self.opened.load(Ordering::Relaxed);
+        self.opened.store(NONE, Ordering::Relaxed);
+        (number != NONE).then_some(PacketNumber(number))
+    }
+
+    /// The key of the peer's 1-RTT headers, given once.
+    pub fn set_header_key(&self, key: Arc<dyn HeaderKey>) {
+        let _ = self.header_key.set(key);
+    }
+
+    pub fn header_key(&self) -> Option<&dyn HeaderKey> {
+        self.header_key.get().map(|key| &**key)
     }
 
     fn push(&self, entry: Entry) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Event, StreamId, Transmit};
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, ClientHandshake, Law, TransportConfig};
+use warprate::conn::{BatchLimits, ClientHandshake, Head, Law, TransportConfig};
 use warprate::units::{Bytes, Rate};
 
 pub fn ms(n: u64) -> Duration {
@@ -404,10 +404,11 @@ impl End {
     fn receive(&mut self, now: Instant, departure: &Departure) -> Vec<(Transmit, Vec<u8>)> {
         let mut buf = Vec::new();
         let data = BytesMut::from(&departure.data[..]);
+        let head = Head::of(&data);
         match self.endpoint.handle(now, departure.source, None, departure.ecn, data, &mut buf) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
                 if let Some(core) = &mut self.core {
-                    core.handle_event(now, event);
+                    core.handle_datagram(now, &head, event);
                 }
                 vec![]
             }

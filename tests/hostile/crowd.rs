@@ -11,7 +11,7 @@ use quinn_proto::{
     ConnectionHandle, DatagramEvent, Dir, Event, FinishError, ReadError, StreamEvent, StreamId, Transmit,
 };
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, ClientHandshake};
+use warprate::conn::{BatchLimits, ClientHandshake, Head};
 use warprate::egress::{Deadlines, Egress, Turn};
 use warprate::units::{Bytes, Rate};
 
@@ -280,7 +280,7 @@ impl Host {
         match (event, service) {
             (DatagramEvent::ConnectionEvent(handle, event), _) => {
                 if let Some(member) = self.members.get_mut(handle.0).and_then(Option::as_mut) {
-                    member.core.handle_event(now, event);
+                    member.core.handle_datagram(now, &Head::of(data), event);
                     self.look(handle.0, now);
                 }
                 None

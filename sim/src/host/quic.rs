@@ -16,7 +16,7 @@ use quinn_proto::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use warplink::{Time, wire_bytes};
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, ClientHandshake, ConnectionStats};
+use warprate::conn::{BatchLimits, ClientHandshake, Head, ConnectionStats};
 use warpunits::Bytes;
 
 use super::null_crypto::{NullClient, NullServer};
@@ -253,11 +253,12 @@ impl QuicHost {
         let now = self.instant(cx.now);
         let mut response = Vec::new();
         let data = BytesMut::from(Data::from(data));
+        let head = Head::of(&data);
         let peer = if self.side.is_client() { SERVER_ADDRESS } else { CLIENT_ADDRESS };
         match self.endpoint.handle(now, peer, None, packet.ecn, data, &mut response) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
                 if let Some((_, core)) = &mut self.connection {
-                    core.handle_event(now, event);
+                    core.handle_datagram(now, &head, event);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {

@@ -80,6 +80,10 @@ impl Start {
                 return None;
             }
         };
+        if epoch.last().sent_at >= point.sent_at {
+            // What others have overtaken was delayed by more than a bottleneck.
+            return None;
+        }
         let is_limited = ack.newest.app_limited;
         epoch.add(point, is_limited);
         self.is_unspread |= epoch.unspread() >= self.tuning.blind * self.tuning.step;
@@ -132,7 +136,7 @@ impl Start {
 
     pub fn window(&self) -> Bytes {
         match &self.epoch {
-            Some(epoch) if !epoch.peak().is_zero() => {
+            Some(epoch) if epoch.first().acked_at < epoch.last().acked_at => {
                 let blind = if self.is_unspread { self.tuning.blind_unspread } else { self.tuning.blind };
                 blind + self.credit.times(self.tuning.start_growth.into())
             }
