@@ -35,6 +35,8 @@ pub(super) struct Start {
     is_unspread: bool,
     /// What had been delivered before the train, and at the last ACK frame.
     delivered: Option<(Bytes, Bytes)>,
+    /// ACK frames that told of the train.
+    frames: u32,
     /// Highest delay above the floor among the first train's packets.
     level: Duration,
     /// What the window may grow by.
@@ -51,6 +53,7 @@ impl Start {
             epoch: None,
             is_unspread: false,
             delivered: None,
+            frames: 0,
             level: Duration::ZERO,
             credit: Bytes::ZERO,
         }
@@ -77,9 +80,11 @@ impl Start {
             Some(epoch) if epoch.first().sent_at >= self.train => epoch,
             _ => {
                 self.epoch = Some(Epoch::new(point));
+                self.frames = 1;
                 return None;
             }
         };
+        self.frames = self.frames.saturating_add(1);
         if epoch.last().sent_at >= point.sent_at {
             // What others have overtaken was delayed by more than a bottleneck.
             return None;
@@ -135,13 +140,11 @@ impl Start {
     }
 
     pub fn window(&self) -> Bytes {
-        match &self.epoch {
-            Some(epoch) if epoch.first().acked_at < epoch.last().acked_at => {
-                let blind = if self.is_unspread { self.tuning.blind_unspread } else { self.tuning.blind };
-                blind + self.credit.times(self.tuning.start_growth.into())
-            }
-            _ => self.tuning.blind,
+        if self.frames < 2 {
+            return self.tuning.blind;
         }
+        let blind = if self.is_unspread { self.tuning.blind_unspread } else { self.tuning.blind };
+        blind + self.credit.times(self.tuning.start_growth.into())
     }
 }
 
