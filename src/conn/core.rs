@@ -322,7 +322,12 @@ impl Core {
     /// What the connection did, and what it knew of its path when it was last polled.
     pub fn stats(&self) -> ConnectionStats {
         let limits = (self.limits.present(), self.limits.blocked());
-        ConnectionStats::new(&self.control, limits, self.tail.copies(), self.inner.stats())
+        ConnectionStats::new(
+            &self.control,
+            limits,
+            (self.tail.copies(), self.resequencer.order()),
+            self.inner.stats(),
+        )
     }
 
     /// The congestion controller and what it has decided.

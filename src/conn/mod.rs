@@ -86,6 +86,7 @@ pub use interface::{Anchor, AnchorSource, Etf, Interface, Qdisc, SendClock};
 pub use limits::{Blocked, Limit};
 #[cfg(feature = "qlog")]
 pub use qlog::Qlog;
+pub use resequencer::ArrivalOrder;
 pub use sampler::{Histogram, SendClockStats};
 pub use server::ServerConfig;
 pub use sizing::SOCKET_BUFFERS;

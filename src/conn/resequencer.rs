@@ -20,6 +20,18 @@ use std::time::{Duration, Instant};
 
 use crate::signal::PacketNumber;
 
+/// In which order datagrams have come, on all paths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArrivalOrder {
+    /// Packets of which later ones had come before.
+    pub late: u64,
+    /// Datagrams that came ahead of their turn and were held back, or are.
+    pub held: u64,
+    /// How long one is held back at present.
+    pub patience: Duration,
+}
+
 /// What waits is of type `T`.
 #[derive(Debug)]
 pub(super) struct Resequencer<T> {
@@ -31,8 +43,9 @@ pub(super) struct Resequencer<T> {
     waiting: BTreeMap<Place, Waiting<T>>,
     /// Places of what waits in the order in which it came; some are gone.
     arrivals: VecDeque<(Instant, Place)>,
-    /// What came ahead of its turn so far.
-    serial: u64,
+    /// What came ahead of its turn and waited so far, and what came late.
+    held: u64,
+    late: u64,
     /// When the latest came of those that were handed on in order, and whether it is known to have been late.
     newest: Option<Instant>,
     is_counted: bool,
@@ -69,7 +82,8 @@ impl<T> Resequencer<T> {
             next: 0,
             waiting: BTreeMap::new(),
             arrivals: VecDeque::new(),
-            serial: 0,
+            held: 0,
+            late: 0,
             newest: None,
             is_counted: false,
             holes: VecDeque::new(),
@@ -83,6 +97,11 @@ impl<T> Resequencer<T> {
         if self.balance > 0 { self.lateness } else { Duration::ZERO }
     }
 
+    /// What it has done so far.
+    pub fn order(&self) -> ArrivalOrder {
+        ArrivalOrder { late: self.late, held: self.held, patience: self.patience() }
+    }
+
     /// Whose turn it is.
     pub fn next(&self) -> PacketNumber {
         PacketNumber(self.next)
@@ -90,8 +109,8 @@ impl<T> Resequencer<T> {
 
     /// Keeps what came at `now` under `number`, ahead of its turn.
     pub fn keep(&mut self, now: Instant, number: PacketNumber, item: T) {
-        self.serial += 1;
-        let place = (number.0, self.serial);
+        self.held += 1;
+        let place = (number.0, self.held);
         self.waiting.insert(place, Waiting { arrived: now, item });
         self.arrivals.push_back((now, place));
     }
@@ -170,6 +189,7 @@ impl<T> Resequencer<T> {
     /// A packet came so much later than one of those behind it; whether that is the first of these.
     fn on_late(&mut self, by: Duration, is_new: bool) {
         if is_new {
+            self.late += 1;
             self.balance = (self.balance + 1).min(MOST_BALANCE);
             self.lateness = self.lateness / 256 * 255;
         }
@@ -208,7 +228,8 @@ mod tests {
         fn arrive(&mut self, at: Duration, number: u64) {
             self.expire(at);
             let now = t0() + at;
-            let waits = !self.resequencer.patience().is_zero() && PacketNumber(number) > self.resequencer.next();
+            let waits =
+                !self.resequencer.patience().is_zero() && PacketNumber(number) > self.resequencer.next();
             if waits {
                 self.resequencer.keep(now, PacketNumber(number), number);
             } else {

@@ -5,6 +5,7 @@ use quinn_proto::FrameStats;
 
 use super::config::Law;
 use super::limits::{Blocked, Limit};
+use super::resequencer::ArrivalOrder;
 use super::tail::Copies;
 use crate::control::Control;
 use crate::loss::{Audit, Losses};
@@ -21,6 +22,8 @@ pub struct ConnectionStats {
     pub blocked: Blocked,
     /// What left twice, on all paths. The state machine does not count it.
     pub copies: Copies,
+    /// In which order the peer's datagrams have come.
+    pub order: ArrivalOrder,
     /// The state machine's own counters. Its `path.cwnd` is the gate, not a window; see
     /// [`PathStats::window`].
     pub proto: quinn_proto::ConnectionStats,
@@ -82,7 +85,7 @@ impl ConnectionStats {
     pub(super) fn new(
         control: &Control,
         (limit, blocked): (Limit, Blocked),
-        copies: Copies,
+        (copies, order): (Copies, ArrivalOrder),
         proto: quinn_proto::ConnectionStats,
     ) -> Self {
         let ledger = control.ledger();
@@ -103,7 +106,7 @@ impl ConnectionStats {
             state: control.state(),
             audit: ledger.audit(),
         };
-        Self { path, blocked, copies, proto }
+        Self { path, blocked, copies, order, proto }
     }
 }
 

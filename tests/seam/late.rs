@@ -18,7 +18,7 @@ use warprate::units::{Bytes, Gain, Rate};
 use crate::common::diary::{Diary, Told};
 use crate::common::fate::rough;
 use crate::common::pair::{Departure, Fate, Pair, ms, setup, us};
-use crate::{FULL, fixed, settled};
+use crate::{FULL, fixed, settled, unordered};
 
 /// Whether it is a datagram with stream data of the server's download.
 fn is_bulk(departure: &Departure) -> bool {
@@ -63,7 +63,7 @@ struct Outcome {
 /// Loses and delays packets at random, so that up to `jitter` they overtake each other; ACKs are lost too.
 fn outcome(seed: u64, loss: f64, jitter: Duration) -> Outcome {
     let diary = Diary::new(Rate::mbps(50), Bytes::mb(64));
-    let mut pair = settled(ms(20), fixed(Rate::mbps(10)), setup(diary.law()));
+    let mut pair = settled(ms(20), unordered(fixed(Rate::mbps(10))), setup(diary.law()));
     diary.clear();
     let mut rng = StdRng::seed_from_u64(seed);
     let dropped = Rc::new(RefCell::new(Vec::new()));
@@ -119,7 +119,7 @@ fn every_undo_follows_a_loss_from_the_first_packet_on() {
     // Datagrams of the handshake hold several packets, of which only one may be lost.
     for seed in 0..20 {
         let diary = Diary::new(Rate::mbps(50), Bytes::mb(64));
-        let mut pair = Pair::new(ms(20), fixed(Rate::mbps(10)), setup(diary.law()));
+        let mut pair = Pair::new(ms(20), unordered(fixed(Rate::mbps(10))), setup(diary.law()));
         pair.fate = rough(seed, ms(20), 0.1, ms(5));
         assert!(
             pair.run_until(ms(20_000), |pair| { pair.client.has_connected() && pair.server.has_connected() })
@@ -150,7 +150,7 @@ fn each_undo_follows_its_loss(diary: &Diary) {
 fn a_law_hears_nothing_of_packets_that_another_path_lost() {
     for seed in 0..5 {
         let diary = Diary::new(Rate::mbps(20), Bytes::mb(64));
-        let mut pair = settled(ms(20), fixed(Rate::mbps(10)), setup(diary.law()));
+        let mut pair = settled(ms(20), unordered(fixed(Rate::mbps(10))), setup(diary.law()));
         diary.clear();
         pair.fate = rough(seed, ms(20), 0.01, ms(10));
         pair.download(5_000_000);

@@ -14,6 +14,7 @@ mod handshake;
 mod identity;
 mod late;
 mod migration;
+mod order;
 mod pacing;
 mod recovery;
 mod requests;
@@ -29,6 +30,12 @@ use warprate::units::{Bytes, Rate};
 /// An explicit rate without a bound on what is in flight.
 fn fixed(rate: Rate) -> Setup {
     setup(Law::fixed(rate, Bytes::mb(64)))
+}
+
+/// The same, which takes datagrams in the order in which they come.
+fn unordered(mut setup: Setup) -> Setup {
+    setup.transport.longest_hold(std::time::Duration::ZERO);
+    setup
 }
 
 /// A connected pair that has ended its MTU discovery and paid its handshake's debt: from here on both

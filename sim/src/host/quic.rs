@@ -16,7 +16,7 @@ use quinn_proto::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use warplink::{Time, wire_bytes};
 use warprate::conn::core::{self, Core, Setup};
-use warprate::conn::{BatchLimits, ClientHandshake, Head, ConnectionStats};
+use warprate::conn::{BatchLimits, ClientHandshake, ConnectionStats, Head};
 use warpunits::Bytes;
 
 use super::null_crypto::{NullClient, NullServer};

@@ -5,7 +5,6 @@ use std::time::Instant;
 use warplink::Time;
 use warprate::conn::core::Setup;
 use warprate::conn::{Qlog, TransportConfig};
-use warpunits::Gain;
 
 use super::payload_rate;
 use crate::host::quic::{Protection, QuicHost, QuicOptions, Role, Side};
@@ -17,11 +16,11 @@ use crate::topology::{Cipher, End, Flow, HostKind};
 
 /// What is the same for all hosts of a run.
 #[derive(Clone, Copy)]
-pub struct Setting {
+pub struct Setting<'a> {
     /// The instant that stands for time zero.
     pub origin: Instant,
-    /// Of the QUIC hosts' loss detection, in the place of the library's.
-    pub time_threshold: Option<Gain>,
+    /// Transport parameters of the QUIC hosts.
+    pub transport: &'a TransportConfig,
 }
 
 /// A flow's receiver and sender; `routes`, `seeds` and `qlogs` are theirs in this order.
@@ -31,7 +30,7 @@ pub fn ends(
     routes: [RouteId; 2],
     seeds: [u64; 2],
     qlogs: [Option<Qlog>; 2],
-    setting: Setting,
+    setting: Setting<'_>,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
     match flow.host {
         HostKind::Quic => quic_ends(flow, law, routes, seeds, qlogs, setting),
@@ -46,16 +45,13 @@ fn quic_ends(
     routes: [RouteId; 2],
     seeds: [u64; 2],
     qlogs: [Option<Qlog>; 2],
-    Setting { origin, time_threshold }: Setting,
+    Setting { origin, transport }: Setting<'_>,
 ) -> (Box<dyn Host>, Box<dyn Host>) {
     let law = law.into_law();
     let setup = |end: usize| {
-        let mut transport = TransportConfig::default();
+        let mut transport = transport.clone();
         // Flows are streams: what an unused extension adds to the handshake would move every trace.
         transport.initial_mtu(flow.mtu).datagram_receive_buffer_size(None);
-        if let Some(round_trips) = time_threshold {
-            transport.time_threshold(round_trips);
-        }
         if let Some(log) = &qlogs[end] {
             transport.qlog(log.clone());
         }

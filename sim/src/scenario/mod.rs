@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warplink::{PathProfile, Probability, Profile, ProfileError, Time, link_seed};
-use warprate::conn::Qlog;
-use warpunits::{Bytes, Gain, Rate};
+use warprate::conn::{Qlog, TransportConfig};
+use warpunits::{Bytes, Rate};
 
 use crate::host::{FlowStats, Progress};
 use crate::laws;
@@ -34,8 +34,8 @@ pub struct Options {
     pub sample_every: Option<Duration>,
     /// Where the qlogs of the QUIC hosts go; without it, there are none.
     pub qlog: Option<QlogFiles>,
-    /// Time threshold of the QUIC hosts' loss detection, in the place of the library's.
-    pub time_threshold: Option<Gain>,
+    /// Transport parameters of the QUIC hosts; how large their datagrams are the topology tells.
+    pub transport: TransportConfig,
 }
 
 /// Opens the file of a host's qlog, named after flow and role as in `flow0-server`.
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
             _ => Ok(None),
         };
         let qlogs = [qlog("client")?, qlog("server")?];
-        let setting = hosts::Setting { origin: self.origin, time_threshold: self.options.time_threshold };
+        let setting = hosts::Setting { origin: self.origin, transport: &self.options.transport };
         let (at_receiver, at_sender) = hosts::ends(flow, made, [acks, data], seeds, qlogs, setting);
         self.world.add_host(at_receiver);
         self.world.add_host(at_sender);
