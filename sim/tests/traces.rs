@@ -41,8 +41,8 @@ fn preset(name: &str) -> Topology {
 
 /// Pinned: a change of any of these says that packets or decisions have moved, and the change must say why.
 const PINNED: &[(&str, &str)] = &[
-    ("loss-data-5pct", "be3eff96ce5a8f58e815bb6ed6b246d832779eb2d9e8289c9bdd975eacebc178"),
-    ("jitter-1ms-reorder", "702ca0283f363582ddd2bd1aba7191dad47878544683e4b823a8d76c04f69e99"),
+    ("loss-data-5pct", "750522f4b8cfe8a0b6b66391e7221dc510dcc4081a214355858d35c255f7fbfe"),
+    ("jitter-1ms-reorder", "c88922bb71b2e53758bb27330c5d40eff028ad939402067c202d1e47dc2510e9"),
     ("jitter-10ms-fifo", "a00cc50968d9de21fc9ebcdacc4efdea3b15c90b92b4ff5632613abc91ca19d6"),
     ("wireless-wifi-txop-30ms", "31bb8c5761d17171d6665cfbd6e2a197cf025bf5d8c1723eddfe59f737a1e29f"),
 ];

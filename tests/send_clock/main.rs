@@ -16,7 +16,7 @@ mod series;
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,12 +45,12 @@ struct Kind {
 
 #[test]
 fn a_kernel_keeps_release_times_and_the_timer_serves_where_it_does_not() {
-    if !is_installed() {
+    if !is_installed() || !runs_here() {
         return;
     }
     let mut kinds: Vec<Kind> = Vec::new();
     for boot_number in 1..=BOOTS {
-        for (i, line) in boot().into_iter().enumerate() {
+        for (i, line) in measure().into_iter().enumerate() {
             let place = i / REPEATS;
             kinds.resize_with(kinds.len().max(place + 1), Kind::default);
             match line {
@@ -218,17 +218,36 @@ fn is_installed() -> bool {
     is_there()
 }
 
-/// Boots the kernel with [`inside`] as its work, and collects what it prints.
-fn boot() -> Vec<Line> {
+/// Whether the kernel comes up at all. That of Debian 12 does not on processors with larger registers than it
+/// has room for (AMX).
+fn runs_here() -> bool {
+    let console = boot(&format!("echo '{MARK}'"));
+    let is_up = console.lines().any(|text| text.starts_with(MARK));
+    if !is_up {
+        eprintln!("\n*** SKIPPED: release times were NOT tested: the kernel does not run here: {console}\n");
+    }
+    is_up
+}
+
+/// Boots the kernel with [`inside`] as its work, and collects what it measures.
+fn measure() -> Vec<Line> {
+    let test = std::env::current_exe().unwrap();
+    let console = boot(&format!("'{}' inside --exact --ignored --nocapture 2>&1", test.display()));
+    let measured = console.lines().filter_map(|text| text.split_once(MARK));
+    let lines: Vec<_> = measured.map(|(_, json)| serde_json::from_str(json).unwrap()).collect();
+    assert_eq!(lines.len(), LINES, "the kernel said:\n{console}");
+    lines
+}
+
+/// Boots the kernel, lets it do `work` as a shell does, and returns what it prints.
+fn boot(work: &str) -> String {
     let dir = std::env::temp_dir().join(format!("warprate-send-clock-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let init = dir.join("init");
-    let test = std::env::current_exe().unwrap();
     let script = format!(
         "#!/bin/sh\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin RUST_BACKTRACE=1\n\
          mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t tmpfs tmpfs /run\n\
-         '{}' inside --exact --ignored --nocapture 2>&1\necho o > /proc/sysrq-trigger\nsleep 9\n",
-        test.display()
+         {work}\necho o > /proc/sysrq-trigger\nsleep 9\n"
     );
     fs::write(&init, script).unwrap();
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).unwrap();
@@ -257,18 +276,11 @@ fn boot() -> Vec<Line> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut console, mut lines) = (String::new(), Vec::new());
-    for text in BufReader::new(kernel.stdout.take().expect("a pipe")).split(b'\n') {
-        let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
-        match text.split_once(MARK) {
-            Some((_, json)) => lines.push(serde_json::from_str(json).unwrap()),
-            None => console.extend([text.as_str(), "\n"]),
-        }
-    }
+    let mut console = Vec::new();
+    kernel.stdout.take().expect("a pipe").read_to_end(&mut console).unwrap();
     kernel.wait().unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    assert_eq!(lines.len(), LINES, "the kernel said:\n{console}");
-    lines
+    String::from_utf8_lossy(&console).into_owned()
 }
 
 const BOOTS: usize = 3;
