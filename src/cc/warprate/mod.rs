@@ -487,9 +487,7 @@ impl RateLaw for WarpRate {
         self.delay.rtt = Some(ack.rtt);
         self.delay.floor = ack.delay.floor;
         if let Phase::Start(start) = &mut self.phase {
-            let read = start.on_ack(point, ack, self.anchor);
-            self.rate = start.rate(self.anchor);
-            if let Some(rate) = read {
+            if let Some(rate) = start.on_ack(point, ack, self.anchor) {
                 self.set_rate(rate);
                 self.arrival = rate;
                 self.cruise();
@@ -563,7 +561,8 @@ impl RateLaw for WarpRate {
         let quantum = if is_elastic { self.datagram.times(2) } else { Bytes::MAX };
         // What is lost to ourselves or to others is not chance.
         let copies = !is_elastic && !matches!(self.phase, Phase::Compete(_));
-        let pace = match self.phase {
+        let pace = match &self.phase {
+            Phase::Start(start) => start.rate(self.anchor),
             Phase::Compete(_) => self.rate * (Gain::ONE + self.tuning.step),
             _ => self.rate,
         };

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::evidence::Span;
 use super::{Phase, Tuning, WarpRate};
 use crate::cc::RateLaw;
-use crate::cc::testbed::{Bed, Cause, DATAGRAM, Path, is_within};
+use crate::cc::testbed::{Bed, Cause, DATAGRAM, Path, Source, is_within};
 use crate::loss::{RecoveryClock, Waiting};
 use crate::signal::{Ack, Plan, Rtt, Sent, Undo, Verdict, VerdictKind};
 use crate::test_clock::{ms, t0};
@@ -178,6 +178,24 @@ fn p3_the_blind_volume_is_bounded() {
         bed.run_for(rtt - ms(1) / 1000);
         assert!(sent(&bed) <= Tuning::default().blind, "{anchor}, {rtt:?}: {}", sent(&bed));
         assert!(sent(&bed) + DATAGRAM > Tuning::default().blind, "{anchor}, {rtt:?}: {}", sent(&bed));
+    }
+}
+
+/// Whatever the answers to the handshake's few datagrams were spaced by.
+#[test]
+fn p3_the_first_flight_leaves_at_the_anchor() {
+    let anchor = Rate::gbps(1);
+    for mbps in [5, 100] {
+        let mut bed = bed(Path { ack_every: 1, ..Path::new(Rate::mbps(mbps), ms(40)) }, anchor);
+        bed.set_steady(anchor);
+        assert!(bed.run_until(ms(1), |bed| sent(bed) == DATAGRAM.times(3)));
+        bed.source = Source::Silent;
+        bed.run_for(ms(100));
+        assert_eq!(bed.delivered(), DATAGRAM.times(3));
+        bed.set_bulk();
+        bed.run_for(Tuning::default().blind / anchor);
+        let flight = sent(&bed) - DATAGRAM.times(3);
+        assert!(flight + DATAGRAM > Tuning::default().blind, "{mbps} Mbit/s: {flight}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The start: at the anchor's rate, blind for a bounded volume, then by what the first train shows.
 //!
 //! ```text
-//! rate   = anchor; from the second ACK frame on min(anchor, fastest delivery between two ACK frames)
+//! rate   = anchor; from the train's second ACK frame on min(anchor, fastest delivery between two ACK frames)
 //! window = blind; from the second ACK frame on blind + 3 · delivered, where
 //!          what is delivered counts while the delay is at most twice the first train's
 //! ```
@@ -59,12 +59,15 @@ impl Start {
         }
     }
 
-    /// Looks for the train: the handshake's packets and a lone request leave with gaps around them.
+    /// Looks for the train: the handshake's packets and a lone request leave with gaps around them. The spacing
+    /// of their answers is the peer's work as much as the path, and no reading.
     pub fn on_sent(&mut self, sent: &Sent, datagram: Bytes, anchor: Rate) {
         let gap = sent.now.saturating_duration_since(self.last_sent);
         if self.bytes < datagram.times(TRAIN) && gap > GRANULARITY + datagram.times(4) / anchor {
             self.train = sent.now;
             self.bytes = Bytes::ZERO;
+            self.epoch = None;
+            self.frames = 0;
         }
         self.bytes += sent.bytes;
         self.last_sent = sent.now;
@@ -76,15 +79,11 @@ impl Start {
             return None;
         }
         self.note_delivery(point, ack);
-        let epoch = match &mut self.epoch {
-            Some(epoch) if epoch.first().sent_at >= self.train => epoch,
-            _ => {
-                self.epoch = Some(Epoch::new(point));
-                self.frames = 1;
-                return None;
-            }
-        };
         self.frames = self.frames.saturating_add(1);
+        let Some(epoch) = &mut self.epoch else {
+            self.epoch = Some(Epoch::new(point));
+            return None;
+        };
         if epoch.last().sent_at >= point.sent_at {
             // What others have overtaken was delayed by more than a bottleneck.
             return None;
