@@ -192,18 +192,21 @@ fn is_conclusive(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
         && lump(points, span) * tuning.epoch_over_lump <= span.ack_time
 }
 
-/// The longest silence between points beyond what then arrived, by the mean of their span.
+/// The longest silence between points beyond what then arrived, by the mean of their span. What one frame
+/// acknowledges beyond its due has waited for it.
 fn lump(points: &[Point], span: &Span) -> Duration {
     if span.delivered.is_zero() || span.ack_time.is_zero() {
         return span.ack_time;
     }
     let mean = span.delivered / span.ack_time;
     let steps = points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
-    steps.map(|step| step.ack_time.saturating_sub(step.delivered / mean)).max().unwrap_or_default()
+    steps.map(|step| step.ack_time.saturating_sub(step.delivered.min(FRAME) / mean)).max().unwrap_or_default()
 }
 
 /// A datagram of the least size that every path carries (RFC 9000 §14).
 const LEAST_STEP: Bytes = Bytes::new(1200);
+/// Twice what our receivers acknowledge with one frame, since one may be lost.
+const FRAME: Bytes = Bytes::new(2 * 10 * 1452);
 /// Points kept of an epoch; the more, the finer its lumps are seen.
 const MOST_POINTS: u32 = 64;
 
