@@ -170,6 +170,14 @@ impl Epoch {
         lump(&self.points, &self.span())
     }
 
+    /// Whether what arrives is spread so evenly that it may be a first reading. Few points may be even by chance: fewer
+    /// than twice as many as are asked for must be the more so.
+    pub fn is_even(&self, tuning: &Tuning) -> bool {
+        let enough = 2 * tuning.evidence_epochs;
+        let steps = u32::try_from(self.points.len() - 1).unwrap_or(enough).clamp(1, enough);
+        self.lump() * tuning.epoch_over_lump * enough.pow(2) <= self.span().ack_time * steps.pow(2)
+    }
+
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
     pub fn is_conclusive(&self, tuning: &Tuning) -> bool {
         is_conclusive(&self.points, &self.span(), tuning)
