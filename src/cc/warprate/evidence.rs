@@ -227,3 +227,65 @@ pub(super) fn thousandths(milli: i64) -> Gain {
 pub(super) fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_clock::{ms, t0};
+
+    const DATAGRAM: Bytes = Bytes::new(1452);
+
+    /// An epoch of ACK frames, each so many milliseconds after the one before, and for so many packets.
+    fn epoch(frames: &[(u64, u64)]) -> Epoch {
+        let point = |at, packets| Point {
+            sent_at: t0() + ms(at),
+            sent: DATAGRAM.times(packets),
+            acked_at: t0() + ms(at + 40),
+            delivered: DATAGRAM.times(packets),
+            scattered: Bytes::ZERO,
+        };
+        let mut epoch = Epoch::new(point(0, 0));
+        let (mut at, mut packets) = (0, 0);
+        for (time, count) in frames {
+            (at, packets) = (at + time, packets + count);
+            epoch.add(point(at, packets), false);
+        }
+        epoch
+    }
+
+    #[test]
+    fn even_frames_are_no_lumps() {
+        let epoch = epoch(&[(10, 10); 8]);
+        assert_eq!(epoch.lump(), ms(0));
+        assert!(epoch.is_conclusive(&Tuning::default()));
+    }
+
+    #[test]
+    fn a_silence_is_a_lump_beyond_what_then_arrives() {
+        // 80 packets in 80 ms; ten of them explain 10 of 20 ms.
+        let epoch = epoch(&[(10, 10), (10, 10), (20, 10), (0, 10), (10, 10), (10, 10), (10, 10), (10, 10)]);
+        assert_eq!(epoch.lump(), ms(10));
+        assert!(!epoch.is_conclusive(&Tuning::default()));
+    }
+
+    #[test]
+    fn what_a_frame_acknowledges_beyond_its_due_explains_no_silence() {
+        // Ten packets a millisecond; twenty of a hundred are due.
+        let epoch = epoch(&[(10, 100); 8]);
+        assert_eq!(epoch.lump(), ms(8));
+        assert!(!epoch.is_conclusive(&Tuning::default()));
+    }
+
+    #[test]
+    fn few_points_must_be_the_more_even() {
+        // A packet a millisecond, and one frame so many milliseconds later than its packets explain: a twentieth of
+        // the time. Of nine points a sixteenth is allowed, of five (4/8)² of that.
+        let few = epoch(&[(10, 10), (10, 10), (12, 10), (8, 10)]);
+        let many = epoch(&[(10, 10), (10, 10), (10, 10), (10, 10), (10, 10), (10, 10), (14, 10), (6, 10)]);
+        for epoch in [&few, &many] {
+            assert_eq!(epoch.lump() * 20, epoch.span().ack_time);
+            assert!(epoch.is_conclusive(&Tuning::default()));
+        }
+        assert!(!few.is_even(&Tuning::default()) && many.is_even(&Tuning::default()));
+    }
+}
