@@ -42,7 +42,7 @@ impl ConnectionIdGenerator for ShardCids {
 }
 
 /// 56 random bits: guessing one of a million live ids takes 7·10¹⁰ tries.
-const CID_LEN: usize = 8;
+pub(super) const CID_LEN: usize = 8;
 
 #[cfg(test)]
 mod tests {

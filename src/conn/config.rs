@@ -285,7 +285,7 @@ impl TransportConfig {
         self
     }
 
-    /// Longest time that a full datagram which overtook others is held back, so that they come in order. It happens
+    /// Longest time that a datagram of bulk data which overtook others is held back, so that they come in order. It happens
     /// only where packets do come late, and lasts as long as they are late. Zero hands everything on as it comes,
     /// which suits an application of datagrams that makes its own order. Default 100 ms.
     pub fn longest_hold(&mut self, time: Duration) -> &mut Self {

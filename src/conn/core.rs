@@ -4,7 +4,8 @@
 //! *What it decides:* when a datagram may leave, as [`Control`] says, and what was learned from it.
 //! *In:* events, timeouts, and `now`. *Out:* batches of datagrams.
 //!
-//! Four verbs, as in `quinn-proto`: [`handle_event`](Core::handle_event),
+//! Four verbs, as in `quinn-proto`: [`handle_event`](Core::handle_event), for datagrams in their order
+//! [`handle_datagram`](Core::handle_datagram),
 //! [`handle_timeout`](Core::handle_timeout), [`poll_transmit`](Core::poll_transmit) and
 //! [`poll_timeout`](Core::poll_timeout). Call `poll_transmit` until it returns nothing after each of
 //! the first two, after `poll_timeout`'s instant, and after the application has written or read.
@@ -82,7 +83,7 @@ pub struct Core {
     owes_handshake: bool,
     /// Departure of the newest datagram.
     last_sent: Instant,
-    /// Arrival of the newest acknowledgements.
+    /// When the newest feedback was noticed.
     heard_at: Instant,
     log: Vec<Entry>,
     /// Departure of the last batch's first datagram.
@@ -269,8 +270,7 @@ impl Core {
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         self.absorb();
         [
-            self.inner.poll_timeout(),
-            self.resequencer.deadline(),
+            self.poll_timer(),
             self.next_release(),
             self.ack_due(),
             self.ping_due(),
@@ -281,6 +281,13 @@ impl Core {
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// The same without what only this connection's turn to send can settle: its timers go on however long it
+    /// waits for that.
+    #[must_use]
+    pub fn poll_timer(&mut self) -> Option<Instant> {
+        self.inner.poll_timeout().into_iter().chain(self.resequencer.deadline()).min()
     }
 
     /// The departure on which the books have the first datagram of the last batch. A caller that plans
@@ -311,7 +318,11 @@ impl Core {
     /// Next event for the endpoint.
     #[must_use]
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
-        self.inner.poll_endpoint_events()
+        let event = self.inner.poll_endpoint_events()?;
+        if event.is_drained() {
+            self.resequencer.clear();
+        }
+        Some(event)
     }
 
     /// The state machine, for streams and for what it knows.
@@ -475,13 +486,10 @@ impl Core {
                 Entry::Feedback { path, feedback } => {
                     self.restore_path(now, path);
                     // What has waited for its turn is noticed now, and time does not go back.
-                    let feedback = not_before(self.heard_at, feedback);
+                    let feedback = feedback_at(&mut self.heard_at, feedback);
                     match feedback {
                         Feedback::Acked { sent, .. } => self.tail.on_acked(sent),
-                        Feedback::AckEnd { now, .. } => {
-                            self.heard_at = now;
-                            self.recovery.on_ack(now);
-                        }
+                        Feedback::AckEnd { now, .. } => self.recovery.on_ack(now),
                         Feedback::Lost { newest, .. } => self.tail.on_lost(newest),
                         _ => {}
                     }
@@ -549,12 +557,13 @@ impl Core {
     }
 }
 
-/// The same, noticed at `at` if it seems to have been earlier.
-fn not_before(at: Instant, mut feedback: Feedback) -> Feedback {
+/// The same, noticed at `at` if it seems to have been earlier; otherwise `at` is when it was.
+fn feedback_at(at: &mut Instant, mut feedback: Feedback) -> Feedback {
     if let Feedback::AckEnd { now, .. } | Feedback::Lost { now, .. } | Feedback::Marked { now, .. } =
         &mut feedback
     {
-        *now = at.max(*now);
+        *now = (*at).max(*now);
+        *at = *now;
     }
     feedback
 }

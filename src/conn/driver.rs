@@ -189,7 +189,7 @@ impl Driver {
                 *remote = state.core.inner().remote_address();
                 self.outlets.moved.notify_one();
             }
-            let timeout = state.core.inner().poll_timeout();
+            let timeout = state.core.poll_timer();
             self.join(handle.0, timeout);
         }
         drop(events_left);
@@ -251,7 +251,7 @@ impl Driver {
             let mut state = connection.lock();
             state.clear_dirty();
             state.forward_events(now, &mut self.endpoint_events);
-            let timeout = state.core.inner().poll_timeout();
+            let timeout = state.core.poll_timer();
             self.join(handle.0, timeout);
         }
         self.dirty = dirty;
@@ -286,7 +286,7 @@ impl Driver {
             let mut state = connection.lock();
             state.core.handle_timeout(now);
             state.forward_events(now, &mut self.endpoint_events);
-            let timeout = state.core.inner().poll_timeout();
+            let timeout = state.core.poll_timer();
             self.join(flow, timeout);
             is_busy = true;
         }
@@ -320,7 +320,7 @@ impl Driver {
                 let mut state = connection.lock();
                 state.core.handle_event(now, answer);
                 state.forward_events(now, &mut self.endpoint_events);
-                let timeout = state.core.inner().poll_timeout();
+                let timeout = state.core.poll_timer();
                 self.join(handle.0, timeout);
             }
         }
@@ -378,7 +378,7 @@ impl Driver {
         }
         if let Some(transmit) = transmit {
             let departure = state.core.departure().max(at);
-            let timeout = state.core.inner().poll_timeout();
+            let timeout = state.core.poll_timer();
             drop(state);
             self.egress.on_sent(Some(flow), now, Bytes::of_len(transmit.size));
             self.join(flow, timeout);
@@ -557,7 +557,7 @@ const LARGEST_MESSAGE: usize = 65_535;
 
 /// Datagrams that come together share allocations of this size: five of them, where one each costs a twentieth of the
 /// CPU of bulk.
-const SHARED_BUFFER: usize = 8 << 10;
+pub(super) const SHARED_BUFFER: usize = 8 << 10;
 
 /// Batches between two looks at the receive queue: a millisecond of ACKs at 10 Gbit/s.
 const BATCHES_PER_TURN: usize = 16;

@@ -2,6 +2,8 @@
 
 use quinn_proto::crypto::HeaderKey;
 
+use super::cid::CID_LEN;
+use super::driver::SHARED_BUFFER;
 use crate::signal::PacketNumber;
 
 /// As much of a datagram as the number of its packet takes to be read, and its length.
@@ -18,6 +20,11 @@ impl Head {
         let len = datagram.len().min(LEN);
         bytes[..len].copy_from_slice(&datagram[..len]);
         Self { bytes, datagram: datagram.len() }
+    }
+
+    /// Whether it may wait: larger ones than Ethernet's and loopback's are not worth the room.
+    pub(super) fn may_wait(&self) -> bool {
+        self.datagram <= SHARED_BUFFER
     }
 
     /// Whether it is as large as bulk data makes datagrams: acknowledgements alone are smaller.
@@ -55,8 +62,8 @@ fn expand(truncated: u64, bits: usize, expected: u64) -> u64 {
     }
 }
 
-/// Where the number begins: behind the first byte and a connection id of eight bytes.
-const NUMBER_AT: usize = 1 + 8;
+/// Where the number begins: behind the first byte and a connection id.
+const NUMBER_AT: usize = 1 + CID_LEN;
 /// All ciphers of TLS 1.3 sample so much (RFC 9001 §5.4), behind four bytes from where the number begins.
 const SAMPLE_LEN: usize = 16;
 const LEN: usize = NUMBER_AT + 4 + SAMPLE_LEN;

@@ -334,7 +334,7 @@ impl Host {
             self.members[flow].take_if(|member| member.core.inner().side().is_server());
             return;
         }
-        let timeout = member.core.inner().poll_timeout();
+        let timeout = member.core.poll_timer();
         self.deadlines.set(flow, timeout.into_iter().chain(member.wakes_at).min());
         self.egress.join(flow);
     }

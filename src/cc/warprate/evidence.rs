@@ -18,6 +18,8 @@ pub(super) struct Point {
     delivered: Bytes,
     /// Bytes lost that no queue dropped.
     scattered: Bytes,
+    /// Bytes delivered since the epoch began that their ACK frames had not to wait for.
+    due: Bytes,
 }
 
 impl Point {
@@ -29,6 +31,7 @@ impl Point {
             acked_at: ack.now,
             delivered: ack.delivered + late,
             scattered,
+            due: Bytes::ZERO,
         }
     }
 
@@ -108,6 +111,7 @@ impl Epoch {
     /// Takes in an ACK frame; whether the application held back what it acknowledges.
     pub fn add(&mut self, point: Point, is_limited: bool) {
         let step = Span::between(&self.last, &point);
+        let point = Point { due: self.last.due + step.delivered.min(FRAME), ..point };
         // A probe for loss is no delivery, nor is a pause longer than a round trip.
         let is_delivery = step.delivered >= LEAST_STEP && step.ack_time <= self.least_rtt;
         let rate = if is_delivery { step.delivered / step.ack_time } else { Rate::ZERO };
@@ -173,9 +177,7 @@ impl Epoch {
     /// Whether what arrives is spread so evenly that it may be a first reading. Few points may be even by chance: fewer
     /// than twice as many as are asked for must be the more so.
     pub fn is_even(&self, tuning: &Tuning) -> bool {
-        let enough = 2 * tuning.evidence_epochs;
-        let steps = u32::try_from(self.points.len() - 1).unwrap_or(enough).clamp(1, enough);
-        self.lump() * tuning.epoch_over_lump * enough.pow(2) <= self.span().ack_time * steps.pow(2)
+        is_even(&self.points, &self.span(), tuning)
     }
 
     /// Whether the points are enough, and spread evenly enough, to tell a rate.
@@ -183,14 +185,14 @@ impl Epoch {
         is_conclusive(&self.points, &self.span(), tuning)
     }
 
-    /// What came after the longest silence, if that alone is conclusive.
+    /// What came after the longest silence, if that alone may be a first reading.
     pub fn since_silence(&self, tuning: &Tuning) -> Option<Span> {
         let silence = |pair: &[Point]| pair[1].acked_at.saturating_duration_since(pair[0].acked_at);
         let pairs = self.points.windows(2).enumerate();
         let (before, _) = pairs.max_by_key(|(_, pair)| silence(pair))?;
         let points = &self.points[before + 1..];
         let span = Span::between(points.first()?, &self.last);
-        is_conclusive(points, &span, tuning).then_some(span)
+        (is_conclusive(points, &span, tuning) && is_even(points, &span, tuning)).then_some(span)
     }
 }
 
@@ -200,6 +202,12 @@ fn is_conclusive(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
         && lump(points, span) * tuning.epoch_over_lump <= span.ack_time
 }
 
+fn is_even(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
+    let enough = 2 * tuning.evidence_epochs;
+    let steps = u32::try_from(points.len()).unwrap_or(enough).saturating_sub(1).min(enough);
+    lump(points, span) * tuning.epoch_over_lump * enough.pow(2) <= span.ack_time * steps.pow(2)
+}
+
 /// The longest silence between points beyond what then arrived, by the mean of their span. What one frame
 /// acknowledges beyond its due has waited for it.
 fn lump(points: &[Point], span: &Span) -> Duration {
@@ -207,8 +215,8 @@ fn lump(points: &[Point], span: &Span) -> Duration {
         return span.ack_time;
     }
     let mean = span.delivered / span.ack_time;
-    let steps = points.windows(2).map(|pair| Span::between(&pair[0], &pair[1]));
-    steps.map(|step| step.ack_time.saturating_sub(step.delivered.min(FRAME) / mean)).max().unwrap_or_default()
+    let steps = points.windows(2).map(|pair| (Span::between(&pair[0], &pair[1]), pair[1].due - pair[0].due));
+    steps.map(|(step, due)| step.ack_time.saturating_sub(due / mean)).max().unwrap_or_default()
 }
 
 /// A datagram of the least size that every path carries (RFC 9000 §14).
@@ -243,6 +251,7 @@ mod tests {
             acked_at: t0() + ms(at + 40),
             delivered: DATAGRAM.times(packets),
             scattered: Bytes::ZERO,
+            due: Bytes::ZERO,
         };
         let mut epoch = Epoch::new(point(0, 0));
         let (mut at, mut packets) = (0, 0);
@@ -258,6 +267,13 @@ mod tests {
         let epoch = epoch(&[(10, 10); 8]);
         assert_eq!(epoch.lump(), ms(0));
         assert!(epoch.is_conclusive(&Tuning::default()));
+    }
+
+    #[test]
+    fn nor_are_so_many_that_most_points_are_dropped() {
+        let epoch = epoch(&[(1, 10); 1000]);
+        assert!(epoch.points.len() <= MOST_POINTS as usize);
+        assert_eq!(epoch.lump(), ms(0));
     }
 
     #[test]

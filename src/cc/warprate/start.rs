@@ -106,6 +106,7 @@ impl Start {
             let is_long = span.ack_time > self.tuning.longest_start;
             if is_long && is_limited {
                 self.epoch = None;
+                self.frames = 0;
                 return None;
             }
             return (is_drowned || is_long).then(|| span.arrival(&self.tuning).min(anchor));

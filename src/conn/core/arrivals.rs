@@ -37,7 +37,7 @@ impl Core {
     /// The number of a datagram that may have to wait. The acknowledgements of a peer that sends nothing else do
     /// not: the newest says more than those before it.
     fn number_ahead(&self, head: &Head) -> Option<PacketNumber> {
-        if self.resequencer.patience().is_zero() || self.since_full > MOST_SMALL {
+        if self.resequencer.patience().is_zero() || self.since_full > MOST_SMALL || !head.may_wait() {
             return None;
         }
         head.number(self.tap.header_key()?, self.resequencer.next())
