@@ -115,7 +115,8 @@ impl Start {
         Some(if is_spread {
             arrival.min(anchor)
         } else {
-            self.rate(anchor).min(arrival * Gain::percent(200))
+            // Right behind the longest silence the fastest delivery is slow.
+            self.rate(anchor).max(arrival).min(arrival * Gain::percent(200)).min(anchor)
         })
     }
 
