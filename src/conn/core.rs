@@ -4,11 +4,11 @@
 //! *What it decides:* when a datagram may leave, as [`Control`] says, and what was learned from it.
 //! *In:* events, timeouts, and `now`. *Out:* batches of datagrams.
 //!
-//! Four verbs, as in `quinn-proto`: [`handle_event`](Core::handle_event), for datagrams in their order
-//! [`handle_datagram`](Core::handle_datagram),
+//! Four verbs, as in `quinn-proto`: [`handle_event`](Core::handle_event),
 //! [`handle_timeout`](Core::handle_timeout), [`poll_transmit`](Core::poll_transmit) and
-//! [`poll_timeout`](Core::poll_timeout). Call `poll_transmit` until it returns nothing after each of
-//! the first two, after `poll_timeout`'s instant, and after the application has written or read.
+//! [`poll_timeout`](Core::poll_timeout); and [`handle_datagram`](Core::handle_datagram), which puts datagrams in
+//! order where they come late. Call `poll_transmit` until it returns nothing after each that begins with
+//! `handle`, after `poll_timeout`'s instant, and after the application has written or read.
 //!
 //! Every datagram is polled by itself, with a departure of its own that is at least a nanosecond after
 //! the one before. That makes the departure its identity, and the ledger exact.

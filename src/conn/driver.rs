@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! down   applications -mark_dirty-> Driver -egress.turn-> core.poll_transmit -> socket
-//! up     socket -> endpoint -> core.handle_event -> applications' wakers
+//! up     socket -> endpoint -> core.handle_datagram -> applications' wakers
 //! ```
 //! The driver holds one lock at a time: the endpoint's, or one connection's.
 //!

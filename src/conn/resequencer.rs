@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_end_is_none() {
+    fn a_wait_without_a_bound_is_as_long_as_packets_are_late() {
         let mut receiver = Receiver { resequencer: Resequencer::new(Duration::MAX), handed_on: Vec::new() };
         for (at, number) in [(0, 0), (2, 2), (4, 4), (10, 1)] {
             receiver.arrive(ms(at), number);

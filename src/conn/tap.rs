@@ -46,12 +46,12 @@ pub(super) struct Shared {
     /// Most datagrams that are polled leave nothing in the log, which is then not locked.
     has_entries: AtomicBool,
     paths: AtomicU64,
-    /// The path that the datagram polled last carries data of, or `NONE` since it was taken.
-    polled: AtomicU64,
-    /// Number of the 1-RTT packet sealed last, or `NONE` since it was taken.
-    sealed: AtomicU64,
-    /// Number of the 1-RTT packet opened last, or `NONE` since it was taken.
-    opened: AtomicU64,
+    /// The path that the datagram polled last carries data of, until it is taken.
+    polled: Latest,
+    /// Number of the 1-RTT packet sealed last, until it is taken.
+    sealed: Latest,
+    /// Number of the 1-RTT packet opened last, until it is taken.
+    opened: Latest,
     /// Reads the headers of the peer's 1-RTT packets, once its handshake has come that far.
     header_key: OnceLock<Arc<dyn HeaderKey>>,
     /// The peer's newest count of congestion-experienced packets, and what it was at the last mark.
@@ -70,9 +70,9 @@ impl Shared {
             log: Mutex::default(),
             has_entries: AtomicBool::new(false),
             paths: AtomicU64::new(0),
-            polled: AtomicU64::new(NONE),
-            sealed: AtomicU64::new(NONE),
-            opened: AtomicU64::new(NONE),
+            polled: Latest::default(),
+            sealed: Latest::default(),
+            opened: Latest::default(),
             header_key: OnceLock::new(),
             ce_count: AtomicU64::new(0),
             ce_count_at_mark: AtomicU64::new(0),
@@ -103,33 +103,27 @@ impl Shared {
 
     /// The path that the datagram just polled carries data of, if it does.
     pub fn take_polled(&self) -> Option<PathId> {
-        let path = self.polled.load(Ordering::Relaxed);
-        self.polled.store(NONE, Ordering::Relaxed);
-        (path != NONE).then_some(PathId(path))
+        self.polled.take().map(PathId)
     }
 
     /// Notes a 1-RTT packet that is being sealed.
     pub fn set_sealed(&self, number: PacketNumber) {
-        self.sealed.store(number.0, Ordering::Relaxed);
+        self.sealed.set(number.0);
     }
 
     /// The 1-RTT packet with which the datagram just polled ends, if it ends with one.
     pub fn take_sealed(&self) -> Option<PacketNumber> {
-        let number = self.sealed.load(Ordering::Relaxed);
-        self.sealed.store(NONE, Ordering::Relaxed);
-        (number != NONE).then_some(PacketNumber(number))
+        self.sealed.take().map(PacketNumber)
     }
 
     /// Notes a 1-RTT packet that was opened, and so is the peer's.
     pub fn set_opened(&self, number: PacketNumber) {
-        self.opened.store(number.0, Ordering::Relaxed);
+        self.opened.set(number.0);
     }
 
     /// The 1-RTT packet in the datagram just handed on, if there is an authentic one.
     pub fn take_opened(&self) -> Option<PacketNumber> {
-        let number = self.opened.load(Ordering::Relaxed);
-        self.opened.store(NONE, Ordering::Relaxed);
-        (number != NONE).then_some(PacketNumber(number))
+        self.opened.take().map(PacketNumber)
     }
 
     /// The key of the peer's 1-RTT headers, given once.
@@ -251,7 +245,7 @@ impl Tap {
 
 impl Controller for Tap {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        self.shared.polled.store(self.path.0, Ordering::Relaxed);
+        self.shared.polled.set(self.path.0);
         if let Some(foreign) = &mut self.foreign {
             foreign.on_sent(now, bytes, last_packet_number);
         }
@@ -325,6 +319,27 @@ impl Controller for Tap {
 const OPEN: u64 = 1 << 32;
 /// Only loss probes leave, and pure acknowledgements when nothing else is queued.
 pub(super) const SHUT: u64 = 1;
+
+/// The number noted last, until it is taken. Taps and core take turns, so that no lock is needed.
+struct Latest(AtomicU64);
+
+impl Latest {
+    fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Option<u64> {
+        let number = self.0.load(Ordering::Relaxed);
+        self.0.store(NONE, Ordering::Relaxed);
+        (number != NONE).then_some(number)
+    }
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        Self(AtomicU64::new(NONE))
+    }
+}
 
 /// No packet number, which are below 2⁶² (RFC 9000 §12.3), and no path.
 const NONE: u64 = u64::MAX;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use warprate::conn::Law;
+use warprate::conn::{Law, core::Setup};
 use warprate::units::{Bytes, Rate};
 
 use crate::common::pair::{Fate, Pair, ms, setup};
@@ -23,14 +23,19 @@ fn jittery(seed: u64, loss: f64, jitter: Duration) -> Fate {
     })
 }
 
+/// A client that has downloaded so many bytes over a path that was quiet before.
+fn downloaded(client: Setup, fate: Fate, bytes: u64) -> Pair {
+    let mut pair = settled(ms(20), client, setup(Law::fixed(RATE, Bytes::mb(64))));
+    pair.fate = fate;
+    pair.download(bytes);
+    assert!(pair.run_until(ms(10_000), |pair| pair.client.is_finished));
+    pair
+}
+
 /// Bytes repaired in vain, and dropped by the receiver, of a download of 10 MB in which packets are overtaken by
 /// up to 170 others.
-fn in_vain(seed: u64, client: warprate::conn::core::Setup) -> Bytes {
-    let server = setup(Law::fixed(RATE, Bytes::mb(64)));
-    let mut pair = settled(ms(20), client, server);
-    pair.fate = jittery(seed, 0.0, ms(20));
-    pair.download(10_000_000);
-    assert!(pair.run_until(ms(10_000), |pair| pair.client.is_finished));
+fn in_vain(seed: u64, client: Setup) -> Bytes {
+    let mut pair = downloaded(client, jittery(seed, 0.0, ms(20)), 10_000_000);
     pair.run(ms(1_000));
     pair.server.core().stats().path.lost
 }
@@ -38,7 +43,7 @@ fn in_vain(seed: u64, client: warprate::conn::core::Setup) -> Bytes {
 #[test]
 fn what_only_overtook_others_is_repaired_until_the_receiver_knows() {
     for seed in 0..3 {
-        // A fourth of the time threshold's 45 ms is left to a packet that is 11 ms late, of 20.
+        // The time threshold is 45 ms: of what is late by up to 20 ms a good part counts as lost.
         let without = in_vain(seed, unordered(fixed(RATE)));
         assert!(without > Bytes::mb(2), "seed {seed}: {without}");
         // All that was under way, at most, when the first late packets came.
@@ -49,10 +54,7 @@ fn what_only_overtook_others_is_repaired_until_the_receiver_knows() {
 
 #[test]
 fn a_loss_among_late_packets_is_told_after_the_wait() {
-    let mut pair = settled(ms(20), fixed(RATE), setup(Law::fixed(RATE, Bytes::mb(64))));
-    pair.fate = jittery(1, 0.02, ms(20));
-    pair.download(10_000_000);
-    assert!(pair.run_until(ms(10_000), |pair| pair.client.is_finished));
+    let mut pair = downloaded(fixed(RATE), jittery(1, 0.02, ms(20)), 10_000_000);
     let order = pair.client.core().stats().order;
     // In 20 ms come 165 packets, and most of them overtake one.
     assert!(order.held > 5_000 && order.late > 7_000 / 165, "{order:?}");
@@ -62,10 +64,7 @@ fn a_loss_among_late_packets_is_told_after_the_wait() {
 
 #[test]
 fn what_waits_at_the_end_is_handed_on_without_further_datagrams() {
-    let mut pair = settled(ms(20), fixed(RATE), setup(Law::fixed(RATE, Bytes::mb(64))));
-    pair.fate = jittery(1, 0.0, ms(20));
-    pair.download(3_000_000);
-    assert!(pair.run_until(ms(10_000), |pair| pair.client.is_finished));
+    let mut pair = downloaded(fixed(RATE), jittery(1, 0.0, ms(20)), 3_000_000);
     let before = pair.client.core().stats();
     // The first of ten datagrams is lost, the others wait for it; nothing else comes from the server.
     let mut count = 0;
@@ -82,14 +81,12 @@ fn what_waits_at_the_end_is_handed_on_without_further_datagrams() {
 
 #[test]
 fn acknowledgements_alone_do_not_wait() {
-    let mut pair = settled(ms(20), fixed(RATE), setup(Law::fixed(RATE, Bytes::mb(64))));
     let mut rng = StdRng::seed_from_u64(1);
-    pair.fate = Box::new(move |departure| {
+    let fate: Fate = Box::new(move |departure| {
         let extra = if departure.from_client { rng.random_range(0..20) } else { 0 };
         Some((ms(20 + extra), departure.ecn))
     });
-    pair.download(10_000_000);
-    assert!(pair.run_until(ms(10_000), |pair| pair.client.is_finished));
+    let mut pair = downloaded(fixed(RATE), fate, 10_000_000);
     let order = pair.server.core().stats().order;
     assert!(order.late > 100, "{order:?}");
     // The first few after the full datagram with which the client looked for its MTU.
@@ -98,15 +95,13 @@ fn acknowledgements_alone_do_not_wait() {
 
 #[test]
 fn a_path_that_keeps_order_holds_nothing_back() {
-    let mut pair = settled(ms(20), fixed(RATE), setup(Law::fixed(RATE, Bytes::mb(64))));
     // The end of a flight leaves twice, and the second copy of a lost packet comes late: nothing of it is lost.
     let (mut lossy, mut count) = (jittery(1, 0.05, Duration::ZERO), 0);
-    pair.fate = Box::new(move |departure| {
+    let fate: Fate = Box::new(move |departure| {
         count += u64::from(!departure.from_client);
         if count < 6_000 { lossy(departure) } else { Some((ms(20), departure.ecn)) }
     });
-    pair.download(10_000_000);
-    assert!(pair.run_until(ms(10_000), |pair| pair.client.is_finished));
+    let mut pair = downloaded(fixed(RATE), fate, 10_000_000);
     let order = pair.client.core().stats().order;
     assert_eq!((order.late, order.held), (0, 0));
 }

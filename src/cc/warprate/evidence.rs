@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::ACK_EVERY;
 use super::tuning::Tuning;
 use crate::signal::Ack;
 use crate::units::{Bytes, Gain, Rate};
@@ -174,8 +175,8 @@ impl Epoch {
         lump(&self.points, &self.span())
     }
 
-    /// Whether what arrives is spread so evenly that it may be a first reading. Few points may be even by chance: fewer
-    /// than twice as many as are asked for must be the more so.
+    /// Whether it is conclusive and so even that it may be the first reading of a bottleneck. Few points may be even
+    /// by chance: fewer than twice as many as are asked for must be the more so.
     pub fn is_even(&self, tuning: &Tuning) -> bool {
         is_even(&self.points, &self.span(), tuning)
     }
@@ -192,20 +193,24 @@ impl Epoch {
         let (before, _) = pairs.max_by_key(|(_, pair)| silence(pair))?;
         let points = &self.points[before + 1..];
         let span = Span::between(points.first()?, &self.last);
-        (is_conclusive(points, &span, tuning) && is_even(points, &span, tuning)).then_some(span)
+        is_even(points, &span, tuning).then_some(span)
     }
 }
 
-fn is_conclusive(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
-    points.len() > tuning.evidence_epochs as usize
-        && !span.ack_time.is_zero()
-        && lump(points, span) * tuning.epoch_over_lump <= span.ack_time
+fn are_enough(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
+    points.len() > tuning.evidence_epochs as usize && !span.ack_time.is_zero()
 }
 
+fn is_conclusive(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
+    are_enough(points, span, tuning) && lump(points, span) * tuning.epoch_over_lump <= span.ack_time
+}
+
+/// Conclusive, and of fewer than twice the points that are asked for the more even.
 fn is_even(points: &[Point], span: &Span, tuning: &Tuning) -> bool {
-    let enough = 2 * tuning.evidence_epochs;
-    let steps = u32::try_from(points.len()).unwrap_or(enough).saturating_sub(1).min(enough);
-    lump(points, span) * tuning.epoch_over_lump * enough.pow(2) <= span.ack_time * steps.pow(2)
+    let most = 2 * tuning.evidence_epochs;
+    let steps = u32::try_from(points.len()).unwrap_or(most).saturating_sub(1).min(most);
+    are_enough(points, span, tuning)
+        && lump(points, span) * tuning.epoch_over_lump * most.pow(2) <= span.ack_time * steps.pow(2)
 }
 
 /// The longest silence between points beyond what then arrived, by the mean of their span. What one frame
@@ -222,7 +227,7 @@ fn lump(points: &[Point], span: &Span) -> Duration {
 /// A datagram of the least size that every path carries (RFC 9000 §14).
 const LEAST_STEP: Bytes = Bytes::new(1200);
 /// Twice what our receivers acknowledge with one frame, since one may be lost.
-const FRAME: Bytes = Bytes::new(2 * 10 * 1452);
+const FRAME: Bytes = Bytes::new(2 * ACK_EVERY * 1452);
 /// Points kept of an epoch; the more, the finer its lumps are seen.
 const MOST_POINTS: u32 = 64;
 

@@ -99,8 +99,9 @@ impl Start {
         let is_compressed = span.ack_time * 10 < span.send_time * 9;
         // Nor does the application's pace prove anything; a round trip's train is ours.
         let is_idle = is_limited && span.ack_time > epoch.least_rtt() && !is_spread;
-        let is_uneven = is_spread && !epoch.is_even(&self.tuning);
-        if is_compressed || is_idle || is_uneven || !epoch.is_conclusive(&self.tuning) {
+        let is_reading =
+            if is_spread { epoch.is_even(&self.tuning) } else { epoch.is_conclusive(&self.tuning) };
+        if is_compressed || is_idle || !is_reading {
             // Much of it never arrives, or nothing comes evenly.
             let is_drowned = ack.lost.times(2) > ack.delivered && ack.lost > self.tuning.blind;
             let is_long = span.ack_time > self.tuning.longest_start;
